@@ -248,7 +248,7 @@ int main(int argc, char **argv) {
        >>rng             Philox: random numbers without state
        >>hash            XXH64
        >>sum             sums of doubles that have no order
-       >>time            clocks, sleeping
+       >>time            clocks, locks, sleeping
        >>math            exp, log, sin, cos, pow, erf of our own
        >>reference       the reference device: every op in plain C, the definition of its bits
        >>devices         the null device, where the CPU device comes in, ops on any device
@@ -2828,9 +2828,8 @@ static uint64_t heti_feistel(uint64_t value, int half_bits, uint64_t key) {
     uint64_t mask = (UINT64_C(1) << half_bits) - 1, left = value >> half_bits, right = value & mask;
     for (uint64_t round = 0; round < 8; round++) {
         uint32_t bits[4];
-        uint64_t next;
         heti_philox(key, right, round, bits);
-        next = left ^ (bits[0] & mask);
+        const uint64_t next = left ^ (bits[0] & mask);
         left = right;
         right = next;
     }
@@ -2952,21 +2951,18 @@ HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed) {
 /* sum += term. Zero and denormals come out far below the lowest bit: the implied leading 1 they do
    not have is cut off with the rest. */
 HETI_UNUSED static void heti_sum_add(het_sum *sum, double term) {
-    uint64_t bits, mantissa, low, high;
-    int exponent, place, limb, shift;
-    int64_t sign;
+    uint64_t bits;
     memcpy(&bits, &term, sizeof bits);
-    exponent = HETI_CAST(int, bits >> 52 & 0x7ff) - 1075; /* |term| = mantissa 2^exponent */
-    mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
-    place = exponent - HETI_SUM_LOWEST;
+    const int exponent = HETI_CAST(int, bits >> 52 & 0x7ff) - 1075; /* |term| = mantissa 2^exponent */
+    uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+    int place = exponent - HETI_SUM_LOWEST;
     if (place + 53 > 32 * HETI_SUM_LIMBS) { sum->limb[HETI_SUM_LIMBS]++; return; }
     if (place <= -53) return; /* smaller than 2^-320 */
     if (place < 0) { mantissa >>= -place; place = 0; }
-    sign = bits >> 63 != 0 ? -1 : 1;
-    limb = place / 32;
-    shift = place % 32;
-    low = (mantissa & 0xffffffffu) << shift;            /* bits [0, 64) from the limb */
-    high = ((mantissa >> 32) << shift) + (low >> 32);   /* bits [32, 96) */
+    const int64_t sign = bits >> 63 != 0 ? -1 : 1;
+    const int limb = place / 32, shift = place % 32;
+    const uint64_t low = (mantissa & 0xffffffffu) << shift;            /* bits [0, 64) from the limb */
+    const uint64_t high = ((mantissa >> 32) << shift) + (low >> 32);   /* bits [32, 96) */
     sum->limb[limb] += sign * HETI_CAST(int64_t, low & 0xffffffffu);
     if ((high & 0xffffffffu) != 0) sum->limb[limb + 1] += sign * HETI_CAST(int64_t, high & 0xffffffffu);
     if (high >> 32 != 0) sum->limb[limb + 2] += sign * HETI_CAST(int64_t, high >> 32);
@@ -3014,8 +3010,9 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
 }
 
 /* =================================================================================================
-   >>time  Seconds of the clock and of a thread's processor, sleeping.
-   For timelines, deadlines, and emulated devices and links. No result depends on them.
+   >>time  Seconds of the clock and of a thread's processor, locks, sleeping.
+   For timelines, deadlines, and emulated devices and links. No result depends on them. In a build
+   without threads locks and signals do nothing, and only what starts a thread knows.
    ============================================================================================== */
 
 #ifdef HETI_THREADS
@@ -3048,10 +3045,8 @@ static double heti_thread_time(void) {
 /* Waits for a signal, at most `seconds`; `lock` is held. */
 static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, double seconds) {
     struct timespec until;
-    double whole, end;
     if (clock_gettime(HETI_CLOCK_REAL, &until) != 0) return;
-    end = HETI_CAST(double, until.tv_nsec) * 1e-9 + (seconds > 0.0 ? seconds : 0.0);
-    whole = floor(end);
+    const double end = HETI_CAST(double, until.tv_nsec) * 1e-9 + (seconds > 0.0 ? seconds : 0.0), whole = floor(end);
     until.tv_sec += HETI_CAST(time_t, whole);
     until.tv_nsec = HETI_CAST(long, (end - whole) * 1e9);
     (void)pthread_cond_timedwait(signal, lock, &until);
@@ -3748,7 +3743,6 @@ static void heti_ref_cross_entropy(const het_cross_entropy_args *a) {
     for (int64_t r = 0; r < a->rows; r++) {
         float *x = a->logits + r * a->vocab, m = -INFINITY, lane[16] = { 0 }, l, at_target;
         const int64_t target = a->target[r];
-        double loss;
         if (a->row_loss != NULL) a->row_loss[r] = 0.0f;
         if (target < 0) { /* not counted */
             for (int64_t i = 0; i < a->vocab && a->gradient; i++) x[i] = 0.0f;
@@ -3757,7 +3751,7 @@ static void heti_ref_cross_entropy(const het_cross_entropy_args *a) {
         for (int64_t i = 0; i < a->vocab; i++) m = m > x[i] ? m : x[i];
         for (int64_t i = 0; i < a->vocab; i++) lane[i % 16] += heti_expf(x[i] - m);
         l = heti_ref_join(lane);
-        loss = heti_log(HETI_CAST(double, l)) + HETI_CAST(double, m) - HETI_CAST(double, x[target]);
+        const double loss = heti_log(HETI_CAST(double, l)) + HETI_CAST(double, m) - HETI_CAST(double, x[target]);
         heti_sum_add(a->loss, heti_round(HETI_CAST(double, a->weight[r]) * loss));
         if (a->row_loss != NULL) a->row_loss[r] = HETI_CAST(float, loss);
         if (!a->gradient) continue;
@@ -3898,9 +3892,8 @@ static void heti_ref_normal(const het_normal_args *a) {
 typedef struct heti_host { het_allocator allocator; } heti_host;
 
 static het_result heti_host_create(const het_device_config *config, void **self) {
-    heti_host *host;
     if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
-    host = HETI_CAST(heti_host *, heti_alloc(config->allocator, sizeof *host));
+    heti_host *host = HETI_CAST(heti_host *, heti_alloc(config->allocator, sizeof *host));
     if (host == NULL) return HET_ERR_OOM;
     host->allocator = *config->allocator;
     *self = host;
@@ -4599,12 +4592,11 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
                               het_init init, double std) {
     het_unit_info *info = p->info;
     het_parameter_desc *to = &info->parameter[info->parameters];
-    heti_text t;
     heti_require(p, pattern && rows > 0, "a parameter without name or rows");
     heti_require(p, info->parameters < HETRAIN_MAX_UNIT_PARAMETERS, "more parameters than HETRAIN_MAX_UNIT_PARAMETERS");
     if (p->result != HET_OK) return -1;
     memset(to, 0, sizeof *to);
-    t = heti_text_in(to->name, sizeof to->name);
+    heti_text t = heti_text_in(to->name, sizeof to->name);
     for (; *pattern; pattern++) {
         if (*pattern == '#') heti_text_write(&t, "%d", p->unit->layer);
         else heti_text_put(&t, pattern, 1);
@@ -5419,11 +5411,10 @@ static void heti_find_exchange(het_program *p, const het_node *n) {
     const het_team_limits *team = p->info->team;
     const int64_t q = heti_width(p, n->x[0]), k = heti_width(p, n->x[1]);
     const int64_t own = team && team->heads > 0 ? team->heads * p->unit->model->head_size : k;
-    int64_t floats;
     if (!team || heti_divided_value(p, n) >= 0 ||
         (team->groups == team->members && (!p->info->device || p->info->device->iface->host_memory)))
         return;
-    floats = heti_max(team->rows * k * team->groups, team->kept_rows * own);
+    int64_t floats = heti_max(team->rows * k * team->groups, team->kept_rows * own);
     if (own < k) floats = heti_max(floats, heti_max(team->rows * q, team->group_rows * (q / k * own)));
     p->info->exchange = heti_max_size(p->info->exchange, HETI_CAST(size_t, floats) * sizeof(float));
 }
@@ -5478,9 +5469,8 @@ static int heti_takes_bf16(const het_program *p) {
             if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
         if (n->kind == HET_NODE_ATTENTION && (info->slices > 1 || n->inputs > 3)) return 0;
         for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
-            het_op op;
             if (heti_rule_of(n)->op[way] < 0) continue;
-            op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
+            het_op op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
             if (op.bf16 && !heti_supports(info->device, op)) return 0;
         }
@@ -5722,10 +5712,9 @@ static het_result heti_move_core(const het_unit_call *c, const het_node *n, int 
     const int64_t width = keys ? k->width : q->width;
     het_box by_row[HETRAIN_MAX_TEAM], core[HETRAIN_MAX_TEAM];
     const het_box *box = &core[c->team->member];
-    float *own;
     heti_row_boxes(c, width, by_row);
     heti_core_boxes(c, width, keys && to_core, core);
-    own = divided ? c->tensor[n->core[which]] : rows - c->view->row_begin * width;
+    float *own = divided ? c->tensor[n->core[which]] : rows - c->view->row_begin * width;
     if (keys) own += box->row_begin * (box->column_end - box->column_begin);
     return to_core ? c->team->move(c, rows, by_row, width, own, core, box->column_end - box->column_begin)
                    : c->team->move(c, own, core, box->column_end - box->column_begin, rows, by_row, width);
@@ -5736,10 +5725,9 @@ static het_result heti_hand_chain(const het_unit_call *c, const het_node *n, con
     const int64_t width = c->info->program->value[n->x[1]].width, own = a->kv_heads * a->head_size;
     const het_team *t = c->team;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t m, first, end;
-    for (m = 0; t->plan[m].group != g + 1; m++) {}
-    end = t->row[m];
-    first = heti_first_key(c, end);
+    int64_t m = 0;
+    while (t->plan[m].group != g + 1) m++;
+    const int64_t end = t->row[m], first = heti_first_key(c, end);
     memset(have, 0, sizeof have);
     memset(want, 0, sizeof want);
     for (m = 0; m < t->members; m++) {
@@ -5781,18 +5769,17 @@ static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_o
     const int back = op->kind == HET_OP_ATTENTION_BACKWARD, divided = n->core[0] >= 0;
     float *rows[2 * HETI_CORE_GRADIENT];
     het_view view = *c->view;
-    int i;
-    for (i = 0; i < 2 * HETI_CORE_GRADIENT; i++)
+    for (int i = 0; i < 2 * HETI_CORE_GRADIENT; i++)
         rows[i] = heti_rows_of(c, i % HETI_CORE_GRADIENT == HETI_CORE_O ? n->y[0] : n->x[i % HETI_CORE_GRADIENT],
                                i < HETI_CORE_GRADIENT ? HETI_VALUE : HETI_GRADIENT);
     rows[HETI_CORE_GRADIENT + HETI_CORE_Q] = a->dq; /* or scratch */
     if (divided) heti_fill_core(c, n, &view, a);
-    for (i = heti_goes[back][0]; i < heti_goes[back][1]; i++)
+    for (int i = heti_goes[back][0]; i < heti_goes[back][1]; i++)
         if (i == HETI_CORE_K || i == HETI_CORE_V ? !c->again : divided) HETI_TRY(heti_move_core(c, n, i, 1, rows[i]));
     if (back && group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
     HETI_TRY(heti_unit_run(c, op));
     if (back && group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
-    for (i = heti_comes[back][0]; i < heti_comes[back][1] && divided; i++)
+    for (int i = heti_comes[back][0]; i < heti_comes[back][1] && divided; i++)
         HETI_TRY(heti_move_core(c, n, i, 0, rows[i]));
     return HET_OK;
 }
@@ -6182,10 +6169,9 @@ static het_result heti_attention_describe(const het_unit *unit, het_unit_info *i
     const het_model_desc *m = unit->model;
     het_program *p = het_program_begin(unit, info);
     const int x = het_node_input(p, 0, m->width), h = heti_layer_norm(p, x, HETI_ROLE_ATTENTION_NORM);
-    int qkv[3], q, k, o, y, out;
+    int qkv[3], y;
     heti_layer(p, h, HETI_ROLE_Q, 3, qkv);
-    q = qkv[0];
-    k = qkv[1];
+    int q = qkv[0], k = qkv[1];
     if (heti_yes(m->qk_norm)) {
         q = het_node_head_norm(p, q, heti_role_name(m, HETI_ROLE_Q_NORM));
         k = het_node_head_norm(p, k, heti_role_name(m, HETI_ROLE_K_NORM));
@@ -6194,9 +6180,9 @@ static het_result heti_attention_describe(const het_unit *unit, het_unit_info *i
         q = het_node_rotary(p, q);
         k = het_node_rotary(p, k);
     }
-    o = het_node_attention(p, q, k, qkv[2]);
+    const int o = het_node_attention(p, q, k, qkv[2]);
     heti_layer(p, o, HETI_ROLE_ATTENTION_OUT, 1, &y);
-    out = het_node_residual(p, x, y);
+    const int out = het_node_residual(p, x, y);
     if (heti_yes(m->parallel)) het_node_output(p, x);
     het_node_output(p, out);
     return het_program_end(p);
@@ -6278,14 +6264,13 @@ static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
 
 HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
                                        het_error *error) {
-    int64_t needed;
     if (!model || !count || (!units && capacity != 0))
         return heti_fail(error, HET_ERR_INVALID, "het_model_units: model, units and count must not be NULL");
     if (model->layers < 1 || model->layers > INT32_MAX / 4)
         return heti_fail(error, HET_ERR_INVALID,
                          "het_model_units: layers is %d; complete the model with het_model_complete first",
                          model->layers);
-    needed = heti_unit_count(model);
+    const int64_t needed = heti_unit_count(model);
     if (units && capacity < needed)
         return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity,
                          needed);
@@ -9031,12 +9016,11 @@ static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
 
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
     het_desc d = HETI_ZEROS;
-    double rate, lowest, x;
+    double x;
     if (desc) d.optimizer = *desc;
     heti_desc_fallbacks(&d);
     const het_optimizer_desc o = d.optimizer;
-    rate = HETI_CAST(double, o.learning_rate);
-    lowest = HETI_CAST(double, o.minimum_rate);
+    const double rate = HETI_CAST(double, o.learning_rate), lowest = HETI_CAST(double, o.minimum_rate);
     if (step < 0) step = 0;
     if (step < o.warmup_steps) return rate * (HETI_CAST(double, step + 1) / HETI_CAST(double, o.warmup_steps));
     if (o.schedule == HET_LR_CONSTANT) return rate;
@@ -9326,17 +9310,15 @@ static void heti_convert(het_dtype type, heti_narrow *narrow, int64_t count, con
 static het_result heti_move_weight(heti_rank *r, het_dtype type, float *at, int64_t count, const float *from,
                                    float *to) {
     heti_narrow narrow;
-    int64_t n;
     if (type == HET_F32) {
         HETI_TRY(from ? heti_copy_in(r, at, from, count, sizeof *from) : heti_copy_out(r, to, at, count, sizeof *to));
         return heti_sync(r);
     }
-    for (int64_t done = 0; done < count; done += n) {
+    for (int64_t done = 0, n; done < count; done += n) {
         float *where = at + heti_weight_floats(type, done);
-        int64_t units;
         const size_t size = type == HET_INT8 ? sizeof narrow.block[0] : sizeof narrow.half[0];
         n = heti_min(HETI_NARROW, count - done);
-        units = type == HET_INT8 ? heti_ceil_div(n, HETRAIN_INT8_BLOCK) : n;
+        const int64_t units = type == HET_INT8 ? heti_ceil_div(n, HETRAIN_INT8_BLOCK) : n;
         if (from) heti_convert(type, &narrow, n, from + done, NULL);
         HETI_TRY(from ? heti_copy_in(r, where, &narrow, units, size) : heti_copy_out(r, &narrow, where, units, size));
         HETI_TRY(heti_sync(r));
@@ -9481,14 +9463,13 @@ static heti_post *heti_match(heti_post **list, const heti_post *post) {
 static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive) {
     het_ctx *ctx = r->ctx;
     const int64_t from = send->from, to = send->to;
-    double ready;
     if (send->size != receive->size)
         return heti_fail(&r->error, HET_ERR_TRANSPORT, "step %d: rank %d sends %u bytes, rank %d expects %u",
                          ctx->step + 1, send->from, HETI_CAST(uint64_t, send->size), receive->to,
                          HETI_CAST(uint64_t, receive->size));
     memcpy(receive->data, send->data, send->size);
     HETI_LOCK(ctx);
-    ready = heti_link_time(ctx, from, to, send->size);
+    const double ready = heti_link_time(ctx, from, to, send->size);
     send->ready = receive->ready = ready;
     HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE); /* from here on the other rank may use its post again */
     HETI_ATOMIC_STORE(&receive->state, HETI_POST_DONE);
@@ -9532,8 +9513,6 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
                                   void *data, size_t size) {
     het_ctx *ctx = r->ctx;
     const het_transport_iface *iface = ctx->world.transport.iface;
-    het_result result;
-    int64_t process;
     post->next = NULL;
     post->from = receives ? peer : r->rank;
     post->to = receives ? r->rank : peer;
@@ -9547,11 +9526,10 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
     if (!receives) heti_count_sent(r, peer, channel, HETI_CAST(int64_t, size));
     if (!post->remote) return heti_post_local(r, post);
-    process = heti_process_of(ctx, peer);
-    result = receives ? iface->irecv(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
-                                     &post->request)
-                      : iface->isend(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
-                                     &post->request);
+    const int64_t process = heti_process_of(ctx, peer);
+    const het_result result = receives
+        ? iface->irecv(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request)
+        : iface->isend(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request);
     if (result == HET_OK) return HET_OK;
     return heti_rank_fail(r, result, "%s: %s", iface->name, iface->last_error(ctx->world.transport.self));
 }
@@ -9623,9 +9601,8 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
 }
 
 static uint32_t heti_events(heti_rank *r) {
-    uint32_t events;
     HETI_LOCK(r->ctx);
-    events = r->events;
+    const uint32_t events = r->events;
     HETI_UNLOCK(r->ctx);
     return events;
 }
@@ -9652,13 +9629,12 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
     for (;;) {
         const uint32_t seen = heti_events(r);
         int done;
-        double now;
         HETI_TRY(heti_progress(r));
         if (post) HETI_TRY(heti_test_post(r, post, &done));
         else done = ready(r);
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r));
-        now = heti_now();
+        const double now = heti_now();
         if (now - looked > 0.04) {
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
@@ -9755,12 +9731,11 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
     const uint32_t channel = HETI_CHANNEL_SPREAD;
     if (ctx->world.processes == 1) return HET_OK;
     for (int64_t i = first; i < end; i++) {
-        het_result result;
         if (i == from || (from != ctx->world.process && i != ctx->world.process)) continue;
         memset(&ctx->world.request, 0, sizeof ctx->world.request);
-        result = from == ctx->world.process
-                     ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
-                     : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
+        het_result result = from == ctx->world.process
+            ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
+            : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
         if (result != HET_OK) return heti_transport_failed(ctx, result);
         result = heti_transport_wait(ctx, &ctx->world.request);
         if (result == HET_OK) continue;
@@ -9905,11 +9880,10 @@ static het_result heti_find_places(het_ctx *ctx) {
         const int64_t links = ctx->desc.emulate.link_count;
         char text[HETRAIN_COMMUNICATOR_PLACE];
         int64_t l;
-        het_result result;
         for (l = 0; l < links && ctx->emulated.link[l].from != r->rank && ctx->emulated.link[l].to != r->rank; l++) {}
         if (!r->queue || l < links) continue;
         memset(text, 0, sizeof text);
-        result = groups->iface->place(groups->self, &r->device, text, sizeof text);
+        const het_result result = groups->iface->place(groups->self, &r->device, text, sizeof text);
         if (result != HET_OK)
             return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->call, groups->iface->name,
                              r->rank, groups->iface->last_error(groups->self, NULL));
@@ -9964,10 +9938,10 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     for (i = 0; i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
         heti_endpoint *end = heti_endpoint_of(r->part, g);
-        het_result result;
         if (!end) continue;
-        result = groups->iface->join(groups->self, &r->device, id, group->members, end->member,
-                                     group->lane ? r->part->message_count + 2 : group->members, &end->handle);
+        const het_result result = groups->iface->join(
+            groups->self, &r->device, id, group->members, end->member,
+            group->lane ? r->part->message_count + 2 : group->members, &end->handle);
         if (result != HET_OK) {
             end->handle = NULL;
             return heti_join_fail(ctx, r, end, result, "join");
@@ -12611,13 +12585,12 @@ static void heti_put_bound(int64_t *start, int64_t capacity, int64_t *count, int
    512 tokens together (1 where one is longer), 0 where lengths differ: then granules are filled up
    to 512 tokens. */
 static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequences) {
-    int64_t length, group;
     if (sequences == 0) return 0;
-    length = sequence_start[1] - sequence_start[0];
+    const int64_t length = sequence_start[1] - sequence_start[0];
     for (int64_t s = 1; s < sequences; s++)
         if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
     if (length == 0) return 0;
-    group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
+    int64_t group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
     while (sequences % group != 0) group--;
     return group;
 }
@@ -12791,22 +12764,20 @@ static het_result heti_check_step(het_ctx *ctx, const char *function, const het_
    granule. */
 static heti_border heti_cut(const int64_t *start, int64_t begin, int64_t end, double before, double total) {
     const double tokens = before * (HETI_CAST(double, start[end] - start[begin]) / total);
-    heti_border border;
-    border.granule = begin;
-    while (border.granule < end && HETI_CAST(double, start[border.granule] - start[begin]) < tokens) border.granule++;
-    border.row = start[border.granule];
+    heti_border border = { begin, start[begin] };
+    while (border.granule < end && HETI_CAST(double, border.row - start[begin]) < tokens)
+        border.row = start[++border.granule];
     return border;
 }
 
 /* Where the members of the teams begin in a slice. */
 static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t begin, int64_t end, heti_border *cut) {
     double before = 0.0, total = 0.0;
-    int64_t k;
     for (int64_t i = 0; i < plan->members; i++) {
-        const het_team_member *m = &plan->member[i];
+        const het_team_member *m = &plan->member[i], *behind = plan->member + plan->members;
         if (i == 0 || m->leader != m[-1].leader) {
             before = total = 0.0;
-            for (k = i; k < plan->members && plan->member[k].leader == m->leader; k++) total += plan->member[k].share;
+            for (const het_team_member *k = m; k < behind && k->leader == m->leader; k++) total += k->share;
         }
         cut[i] = heti_cut(start, begin, end, before, total);
         before += m->share;
@@ -13114,15 +13085,13 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
             p->unit += p->pass == HET_ACTION_F ? 1 : -1;
         } else {
             const int more = p->unit >= 0 && p->pass != s->action[p->action].kind; /* it was recomputed */
-            const het_action *a;
-            const het_stage *stage;
             if (!more)
                 for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
             if (p->action >= end) return 0;
             p->unit = -1;
-            a = &s->action[p->action];
+            const het_action *a = &s->action[p->action];
             if (a->kind > HET_ACTION_W) continue;
-            stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+            const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
             p->pass = more || !heti_recomputes_whole(ctx, a) ? a->kind : HETI_CAST(int32_t, HET_ACTION_F);
             p->unit = p->pass == HET_ACTION_F ? stage->unit_begin : stage->unit_end - 1;
             p->left = stage->unit_end - stage->unit_begin - 1;
@@ -13169,9 +13138,8 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
     const het_action *a = &ctx->share.schedule->action[p->action];
     const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, p->pass, p->unit) == 1;
     for (;;) {
-        const heti_parameter *v;
         for (p->parameter++; vectors && p->block >= 0 && p->parameter < ctx->chain.parameter_count; p->parameter++) {
-            v = &ctx->chain.parameter[p->parameter];
+            const heti_parameter *v = &ctx->chain.parameter[p->parameter];
             if (v->block == p->block && v->desc.columns == 1) return 1;
         }
         p->parameter = -1;
@@ -13393,13 +13361,12 @@ static int heti_weights_there(const heti_rank *r) {
 static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     const char *what = kind == HETI_FLOW_WEIGHTS ? "copy of weights" : "copy of new weights";
     heti_flow_piece p = heti_before_pieces(a - r->ctx->share.schedule->action);
-    heti_box_run run;
     p.unit = unit;
     p.pass = pass;
     p.call = r->part->flow.call[kind];
     while (heti_next_range(r->ctx, kind, &p)) {
         heti_flow_range(r->ctx, kind, r->rank, r->rank, &p);
-        for (run = heti_runs_from(p.first); heti_next_run(r->ctx, r->rank, p.block, p.end, &run);) {
+        for (heti_box_run run = heti_runs_from(p.first); heti_next_run(r->ctx, r->rank, p.block, p.end, &run);) {
             void *from = heti_piece_at(r, kind, 0, &p, &run), *to = heti_piece_at(r, kind, 1, &p, &run);
             if (from == to) continue;
             if (kind == HETI_FLOW_SUMS) HETI_TRY(heti_add_terms(r, to, from, run.count, sizeof(double), 1));
@@ -13441,10 +13408,9 @@ static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t p
     for (int64_t i = 0; i < u->info.parameters && heti_uses_weights(r->ctx, pass, unit) == 2; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[i]];
         const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
-        het_expand_args expand;
         if (!heti_expands(r, p)) continue;
-        expand = heti_expansion(p, &box, heti_call_weight(r, unit, i, 0),
-                                r->part->expanded + heti_expanded_place(r, unit, i));
+        het_expand_args expand = heti_expansion(p, &box, heti_call_weight(r, unit, i, 0),
+                                                r->part->expanded + heti_expanded_place(r, unit, i));
         HETI_TRY(heti_rank_op(r, HETI_OP(EXPAND, &expand), "expand"));
     }
     return HET_OK;
@@ -13695,18 +13661,16 @@ static int heti_has_ring(const het_ctx *ctx, const het_action *a) {
 static void heti_order_rings(heti_rank *r) {
     heti_part *part = r->part;
     heti_ring *ring = &part->ring;
-    int64_t k;
     for (int64_t i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         const int32_t gather = a->kind == HET_ACTION_GATHER;
         const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
         if (!heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a)) continue;
-        for (k = ring->planned++; k > 0 && ring->job[k - 1].gather == gather &&
-             ready[ring->job[k - 1].block] > ready[a->stage]; k--)
+        const heti_ring_job job = { a->stage, gather, -1 };
+        int64_t k = ring->planned++;
+        for (; k > 0 && ring->job[k - 1].gather == gather && ready[ring->job[k - 1].block] > ready[a->stage]; k--)
             ring->job[k] = ring->job[k - 1];
-        ring->job[k].block = a->stage;
-        ring->job[k].gather = gather;
-        ring->job[k].record = -1;
+        ring->job[k] = job;
     }
 }
 
@@ -13944,13 +13908,8 @@ static float *heti_at(char *base, size_t offset) { return HETI_CAST(float *, HET
 
 /* A parameter's gradient, summed in `sum`. */
 static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void *sum) {
-    het_gradient g;
-    g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
-    g.beta = 1;
-    g.final = heti_is_final(r, parameter);
-    g.sum = sum;
-    g.grid = r->part->grid + parameter;
-    g.maximum = r->part->maximum + parameter;
+    const het_gradient g = { sum, r->ctx->desc.reduce == HET_REDUCE_EXACT, 1, heti_is_final(r, parameter),
+                             r->part->grid + parameter, r->part->maximum + parameter };
     return g;
 }
 
@@ -14046,9 +14005,8 @@ static heti_inside *heti_inside_of(const het_ctx *ctx) {
 static het_result heti_call_hook(heti_rank *r, het_hook_info *info) {
     het_ctx *ctx = r->ctx;
     heti_inside *inside = heti_inside_of(ctx);
-    het_result result;
     inside->callback = "het_desc.host.hook";
-    result = ctx->desc.host.hook(ctx->desc.host.user, info);
+    const het_result result = ctx->desc.host.hook(ctx->desc.host.user, info);
     inside->callback = NULL;
     if (result == HET_OK) return HET_OK;
     return heti_rank_fail(r, result, "the hook failed at unit %d (%s), micro-batch %d", info->unit, info->unit_name,
@@ -14108,10 +14066,9 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
 /* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it
    last did. */
 static void heti_slow_down(heti_rank *r) {
-    double used, rest;
     if (!(r->desc.speed > 0.0 && r->desc.speed < 1.0)) return;
-    used = heti_thread_time() - r->slept_for;
-    rest = used * (1.0 / r->desc.speed - 1.0);
+    const double used = heti_thread_time() - r->slept_for;
+    double rest = used * (1.0 / r->desc.speed - 1.0);
     if (rest < 1e-3) return;
     r->slept_for += used;
     for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop);) {
@@ -14198,18 +14155,16 @@ static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
 /* Does the work, or repeats it. */
 static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_call call) {
     const het_graph_iface *graphs = r->device.iface->graphs;
-    heti_graph *g;
-    het_result result;
     uint64_t key[2];
     if (work->stage) HETI_TRY(heti_poll(r));
     if (r->part->graphs == 0 || r->ctx->task.job == HETI_JOB_INFER) return call(r, work);
     heti_work_key(r, work, key);
-    g = heti_find_graph(r, key);
+    heti_graph *g = heti_find_graph(r, key);
     if (!g) return call(r, work);
     if (!g->graph) {
         HETI_DEVICE(r, graphs->capture_begin(r->device.self, r->queue), "keeping work as a graph");
         r->capturing = 1;
-        result = call(r, work);
+        const het_result result = call(r, work);
         r->capturing = 0;
         if (result != HET_OK) {
             (void)graphs->capture_end(r->device.self, r->queue, NULL);
@@ -14560,10 +14515,9 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
     const double start = heti_now() - r->began;
     const char *what = heti_goes_forward(a) ? "an activation" : "a gradient";
     const int away = p.peer != heti_leader(r->ctx->share.plan, r->rank);
-    heti_message *message;
     heti_crossing x;
     if (p.peer < 0) return HET_OK;
-    message = heti_find_message(r->part->message, r->part->message_count, &p.key);
+    heti_message *message = heti_find_message(r->part->message, r->part->message_count, &p.key);
     if (!message)
         return heti_rank_fail(r, HET_ERR_STATE, "micro-batch %d needs a message of rank %d that no action receives",
                               HETI_CAST(int64_t, a->micro_batch), p.peer);
@@ -14603,14 +14557,13 @@ typedef struct heti_piece {
 static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const het_box *whole, float *at,
                                 int64_t width, char **data) {
     heti_piece p;
-    size_t bytes;
     at += (part->row_begin - whole->row_begin) * width + part->column_begin - whole->column_begin;
     p.first = HETI_CAST(char *, HETI_CAST(void *, at));
     p.row = HETI_CAST(size_t, part->column_end - part->column_begin) * sizeof(float);
     p.step = HETI_CAST(size_t, width) * sizeof(float);
     p.rows = p.row > 0 ? HETI_CAST(size_t, part->row_end - part->row_begin) : 0;
     p.data = p.first;
-    bytes = p.row * p.rows;
+    const size_t bytes = p.row * p.rows;
     if (bytes == 0 || (r->device.iface->host_memory && (p.row == p.step || p.rows == 1))) return p;
     p.data = *data;
     if (*data != NULL) *data += bytes;
@@ -14636,8 +14589,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     const int64_t pieces = 2 * t->members;
     char *data[2] = { r->part->exchange_data[0], r->part->exchange_data[1] }, *none = NULL;
     heti_piece piece[2 * HETRAIN_MAX_TEAM], *own = &piece[2 * t->member]; /* of a member: what it gets, what it sends */
-    int64_t i;
-    for (i = 0; i < pieces; i++) {
+    for (int64_t i = 0; i < pieces; i++) {
         const int comes = HETI_CAST(int, i % 2), mine = i / 2 == t->member;
         const het_box *all = comes ? &want[t->member] : &have[t->member],
                       part = heti_both(all, comes ? &have[i / 2] : &want[i / 2]);
@@ -14654,12 +14606,12 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     own[0].rows = own[1].rows = 0;
     HETI_TRY(heti_sync(r));
     heti_slow_down(r); /* what it sends was computed at its own speed */
-    for (i = 0; i < pieces; i++)
+    for (int64_t i = 0; i < pieces; i++)
         if (piece[i].rows > 0)
             HETI_TRY(heti_start_post(r, &r->part->exchange[i], i % 2 == 1, t->plan[i / 2].rank, HETI_CHANNEL_TEAM,
                                      piece[i].data, piece[i].row * piece[i].rows));
-    for (i = 0; i < pieces; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
-    for (i = 1; i < pieces; i += 2)
+    for (int64_t i = 0; i < pieces; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
+    for (int64_t i = 1; i < pieces; i += 2)
         HETI_TRY(heti_copy_piece(r, &piece[i], HET_OP_COPY_IN, piece[i].first, piece[i].step, piece[i].data,
                                  piece[i].row));
     r->present->exchange += heti_now() - start;
@@ -14741,7 +14693,6 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
     const int takes = a->kind == HET_ACTION_TAKE, seen = r->device.iface->host_memory != 0;
     heti_inside *inside = heti_inside_of(r->ctx);
     heti_action_text text;
-    het_result result;
     size_t n;
     for (size_t at = 0; at < bytes; at += n) {
         char *there = slot->memory + at, *here = seen ? there : HETI_CAST(char *, HETI_CAST(void *, r->part->staging));
@@ -14749,8 +14700,8 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
         HETI_TRY(heti_sync(r));
         if (!takes && !seen) HETI_TRY(heti_copy_out(r, here, there, HETI_CAST(int64_t, n), 1));
         inside->callback = takes ? "het_desc.host.store.get" : "het_desc.host.store.put";
-        result = takes ? store->get(store->user, r->rank, place, at, here, n)
-                       : store->put(store->user, r->rank, place, at, here, n);
+        const het_result result = takes ? store->get(store->user, r->rank, place, at, here, n)
+                                        : store->put(store->user, r->rank, place, at, here, n);
         inside->callback = NULL;
         if (result != HET_OK)
             return heti_rank_fail(r, result, "%s: het_desc.host.store.%s failed at place %d, byte %u: %s",
@@ -15254,9 +15205,8 @@ static het_result heti_hash_weight(het_ctx *ctx, heti_rank *r, int64_t index, ui
     const heti_parameter *p = &ctx->chain.parameter[index];
     float *values = HETI_CAST(float *, HETI_CAST(void *, (r ? r : ctx->rank)->part->staging));
     heti_xxh64 state;
-    int64_t n;
     heti_xxh64_start(&state, 0);
-    for (int64_t first = 0; first < p->count; first += n) {
+    for (int64_t first = 0, n; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
         HETI_TRY(r ? heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, first), n, NULL, values)
                    : heti_read_values(ctx, index, HET_WEIGHT, first, n, values));
@@ -15332,9 +15282,8 @@ static het_result heti_run_job(heti_rank *r) {
 
 static void heti_run_rank(heti_rank *r) {
     heti_action_text text;
-    het_result result;
     r->doing = NULL;
-    result = heti_run_job(r);
+    const het_result result = heti_run_job(r);
     if (result == HET_OK) return;
     if (r->error.code == HET_OK) (void)heti_rank_fail(r, result, "%s", het_result_text(result));
     if (r->doing && r->ctx->world.ranks > 1) {
@@ -15465,10 +15414,9 @@ static int64_t heti_find_culprit(const het_ctx *ctx) {
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const uint32_t maximum = ctx->verdict.maximum[p];
         const int32_t before = ctx->verdict.saved_exponent[p];
-        double grown;
         if (maximum >= 0x7f800000u) return p;
         if (maximum == 0 || before == HETRAIN_NO_EXPONENT) continue;
-        grown = ldexp(HETI_CAST(double, heti_bits_float(maximum)), -before);
+        const double grown = ldexp(HETI_CAST(double, heti_bits_float(maximum)), -before);
         if (grown > most) {
             most = grown;
             found = p;
@@ -15623,10 +15571,9 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     het_step_info unasked;
     het_sum loss;
-    int64_t n;
     memset(&loss, 0, sizeof loss);
     HETI_TRY(heti_check_step(ctx, "het_evaluate", batches, count));
-    for (int64_t first = 0; first < count; first += n) {
+    for (int64_t first = 0, n; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
@@ -15685,8 +15632,6 @@ static void heti_cut_inference(het_ctx *ctx) {
 
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
-    heti_rank *head;
-    het_result result;
     int64_t pipeline = 0, rank;
     HETI_TRY(heti_check_infer(ctx, token, count, past, logits));
     for (int64_t p = ctx->share.plan->pipelines - 1; p >= 0; p--)
@@ -15705,8 +15650,8 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
     }
     rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
     rank = heti_team_rank(ctx->share.plan, rank, heti_team_size(ctx->share.plan, rank) - 1);
-    head = heti_local_rank(ctx, rank);
-    result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
+    heti_rank *head = heti_local_rank(ctx, rank);
+    const het_result result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
     if (result != HET_OK) return heti_move_error(ctx, head);
     HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits));
     ctx->inferred = past + count;
@@ -15717,9 +15662,8 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
    the context away from its user. */
 static het_result heti_refuse(het_ctx *ctx, const char *function, const char *held) {
     const char *running = HETI_ATOMIC_LOAD(&ctx->call);
-    heti_inside *inside;
     if (!running && !held) return HET_OK;
-    inside = heti_inside_of(ctx);
+    heti_inside *inside = heti_inside_of(ctx);
     if (!running)
         return heti_fail(&inside->refused, HET_ERR_STATE, "%s: refused inside %s is using the context", function, held);
     return heti_fail(&inside->refused, HET_ERR_STATE, "%s: refused inside %s: %s is using the context", function,
@@ -15764,9 +15708,8 @@ HETRAIN_API void het_destroy(het_ctx *ctx) {
 }
 
 HETRAIN_API const char *het_last_error(const het_ctx *ctx) {
-    const heti_inside *inside;
     if (!ctx) return "";
-    inside = heti_inside_of(ctx);
+    const heti_inside *inside = heti_inside_of(ctx);
     if (inside->refused.code != HET_OK && (HETI_ATOMIC_LOAD(&ctx->call) || ctx->held)) return inside->refused.text;
     return inside == ctx->inside ? ctx->error.text : "";
 }
@@ -15816,9 +15759,8 @@ HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t cou
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx) { return ctx ? ctx->chain.parameter_count : 0; }
 
 HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info) {
-    const heti_parameter *p;
     if (!ctx || !info || index < 0 || index >= ctx->chain.parameter_count) return HET_ERR_INVALID;
-    p = &ctx->chain.parameter[index];
+    const heti_parameter *p = &ctx->chain.parameter[index];
     info->name = p->desc.name;
     info->rows = p->desc.rows;
     info->columns = p->desc.columns;
@@ -15855,14 +15797,13 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
                                   float *to) {
     heti_part *part = r->part;
     const heti_parameter *p = &r->ctx->chain.parameter[index];
-    int64_t n;
     if (what == HET_WEIGHT)
         return heti_move_weight(r, p->type, heti_weight(r, p, part->own_at, first), count, NULL, to);
     if (what != HET_GRADIENT)
         return heti_copy_out(r, to, part->state[what - HET_MOMENT0] + part->state_at[p->block] + p->offset + first,
                              count, sizeof *to);
     if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
-    for (int64_t done = 0; done < count; done += n) {
+    for (int64_t done = 0, n; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
         HETI_TRY(heti_copy_out(r, part->staging, heti_sum_at(r, index, first + done), n, sizeof(double)));
         for (int64_t i = 0; i < n; i++) to[done + i] = HETI_CAST(float, part->staging[i]);
@@ -15874,12 +15815,11 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to) {
     const heti_parameter *p = &ctx->chain.parameter[index];
-    int64_t n;
     if (what == HET_GRADIENT && p->frozen) {
         HETI_CLEAR(to, count);
         return HET_OK;
     }
-    for (int64_t done = 0; done < count; done += n) {
+    for (int64_t done = 0, n; done < count; done += n) {
         const int64_t rank = heti_owner_of(&ctx->share.owners[p->block], p, first + done, &n);
         heti_rank *r = heti_local_rank(ctx, rank);
         n = heti_min(n, count - done);
@@ -15919,22 +15859,19 @@ static het_result heti_check_parameter(het_ctx *ctx, int64_t index, het_array wh
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
-    het_result result;
     HETI_TRY(heti_enter(ctx, "het_parameter_read"));
-    result = heti_check_parameter(ctx, index, what, to);
-    if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient) { /* for no process */
-        result = heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: the last call that "
-                           "computed was neither het_step nor het_gradients", ctx->chain.parameter[index].desc.name);
-        return heti_leave_together(ctx, result);
-    }
+    het_result result = heti_check_parameter(ctx, index, what, to);
+    if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient) /* for no process */
+        return heti_leave_together(ctx, heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: "
+                                                  "the last call that computed was neither het_step nor het_gradients",
+                                                  ctx->chain.parameter[index].desc.name));
     if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->chain.parameter[index].count, to);
     return heti_leave(ctx, result);
 }
 
 HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
-    het_result result;
     HETI_TRY(heti_enter(ctx, "het_parameter_write"));
-    result = heti_check_parameter(ctx, index, what, from);
+    het_result result = heti_check_parameter(ctx, index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written",
                            ctx->chain.parameter[index].desc.name);
@@ -15963,9 +15900,8 @@ static het_result heti_check_parts(het_ctx *ctx, int32_t parts) {
 }
 
 HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts) {
-    het_result result;
     HETI_TRY(heti_enter(ctx, "het_restore_begin"));
-    result = heti_check_parts(ctx, parts);
+    const het_result result = heti_check_parts(ctx, parts);
     if (result == HET_OK) ctx->torn |= parts;
     return heti_leave(ctx, result);
 }
@@ -16227,16 +16163,14 @@ static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
 /* From here on there is no way back but through `staged`: the old share's device memory goes before
    the new one's comes. */
 static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *staged) {
-    het_error why;
-    het_result result;
     heti_close_memories(ctx);
     heti_swap_shares(ctx, aside);
-    result = heti_vote(ctx, heti_open_memories(ctx));
+    const het_result result = heti_vote(ctx, heti_open_memories(ctx));
     if (result == HET_OK) {
         heti_keep_borrowed(ctx, aside);
         return heti_deliver_extents(ctx, aside->owners, staged);
     }
-    why = ctx->error;
+    const het_error why = ctx->error;
     heti_close_memories(ctx);
     heti_swap_shares(ctx, aside);
     if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK ||
@@ -16272,13 +16206,12 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     heti_share aside; /* first the new one, once it is built the old one */
     heti_arena staging;
     float *staged = NULL;
-    het_result result;
     int64_t floats;
     memset(&aside, 0, sizeof aside);
     memset(&staging, 0, sizeof staging);
     HETI_TRY(heti_stage_extents(ctx, NULL, &floats));
     (void)HETI_TAKE(&staging, float, floats + 1);
-    result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
+    het_result result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
     if (result == HET_OK) staged = HETI_TAKE(&staging, float, floats);
     aside.limits = ctx->desc.limits;
     if (d->max_tokens != 0) aside.limits.max_tokens = d->max_tokens;
@@ -16312,11 +16245,10 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
 
 HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc) {
     het_replan_desc none;
-    het_result result;
     int together = 0;
     HETI_TRY(heti_enter(ctx, "het_replan"));
     memset(&none, 0, sizeof none);
-    result = heti_replan(ctx, desc ? desc : &none, &together);
+    const het_result result = heti_replan(ctx, desc ? desc : &none, &together);
     return together ? heti_leave_together(ctx, result) : heti_leave(ctx, result);
 }
 
@@ -16333,9 +16265,8 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
 
 HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
     het_result result = HET_OK;
-    het_link *emulated;
     HETI_TRY(heti_enter(ctx, "het_set_link"));
-    emulated = link ? heti_link_between(ctx, link->from, link->to) : NULL;
+    het_link *emulated = link ? heti_link_between(ctx, link->from, link->to) : NULL;
     if (!link) result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link is NULL");
     else if (!emulated)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: ranks %d and %d have no emulated link "
@@ -16419,8 +16350,7 @@ static het_result heti_data_read(het_data *data, int64_t number, int64_t count, 
 /* Tokens [first, first + count) of the file: checked, and converted where `to` is given. */
 static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
     const int64_t block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
-    int64_t some;
-    for (int64_t done = 0; done < count; done += some) {
+    for (int64_t done = 0, some; done < count; done += some) {
         some = heti_min(block, count - done);
         HETI_TRY(heti_data_read(data, first + done, some, data->raw, error));
         HETI_TRY(heti_data_convert(data, data->raw, first + done, some, to != NULL ? to + done : NULL, error));
@@ -16434,7 +16364,6 @@ static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count,
 static het_result heti_data_header(het_data *data, const unsigned char *header, size_t size, het_error *error) {
     const char *name = heti_reader_name(&data->reader);
     uint32_t magic = heti_load_u32(header), version = heti_load_u32(header + 4), wanted = magic == 20240520 ? 1 : 7;
-    uint64_t tokens, expected;
     if (size >= 12 && magic != 20240520 && magic != 20240801)
         return heti_fail(error, HET_ERR_FORMAT,
                          "%s: magic %u at offset 0 is not that of a token file, 20240520 or 20240801", name,
@@ -16445,9 +16374,9 @@ static het_result heti_data_header(het_data *data, const unsigned char *header, 
     if (version != wanted)
         return heti_fail(error, HET_ERR_FORMAT, "%s: version %u at offset 4, where magic %u has version %u", name,
                          HETI_CAST(uint64_t, version), HETI_CAST(uint64_t, magic), HETI_CAST(uint64_t, wanted));
-    tokens = heti_load_u32(header + 8); /* an int32: a negative number reads as too many */
+    const uint64_t tokens = heti_load_u32(header + 8); /* an int32: a negative number reads as too many */
     data->token_bytes = magic == 20240520 ? 2 : 4;
-    expected = HETI_LLMC_HEADER + tokens * data->token_bytes;
+    const uint64_t expected = HETI_LLMC_HEADER + tokens * data->token_bytes;
     if (tokens > INT32_MAX || expected != data->reader.size)
         return heti_fail(error, HET_ERR_FORMAT, "%s: the header's %u tokens (offset 8) make a file of %u "
                                                 "bytes, it has %u", name, tokens, expected, data->reader.size);
@@ -16468,9 +16397,8 @@ static het_result heti_data_detect(het_data *data, het_data_format format, het_e
     if (size == 0) return heti_fail(error, HET_ERR_DATA, "%s: the file is empty", name);
     if (size > INT64_MAX) return heti_fail(error, HET_ERR_DATA, "%s: %u bytes are too many", name, size);
     if (format == HET_DATA_AUTO || format == HET_DATA_LLMC) {
-        int is_dated;
         HETI_TRY(heti_read(&data->reader, 0, header, head, error));
-        is_dated = head >= 12 && heti_load_u32(header) >= 20240000 && heti_load_u32(header) < 20300000;
+        const int is_dated = head >= 12 && heti_load_u32(header) >= 20240000 && heti_load_u32(header) < 20300000;
         if (format == HET_DATA_LLMC || is_dated) return heti_data_header(data, header, head, error);
     }
     data->info.format = format == HET_DATA_UINT16 ? HET_DATA_UINT16 : HET_DATA_BYTES;
@@ -16522,12 +16450,11 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
    it. */
 static het_data *heti_data_make(het_data *plan) {
     heti_arena arena = HETI_ZEROS;
-    het_data *data;
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(plan, &arena);
     if (heti_arena_start(&arena, &plan->allocator, "het_data_open", NULL) != HET_OK) return NULL;
     plan->size = arena.size;
-    data = HETI_TAKE(&arena, het_data, 1);
+    het_data *data = HETI_TAKE(&arena, het_data, 1);
     *data = *plan;
     heti_data_arrays(data, &arena);
     for (int64_t s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
@@ -16570,7 +16497,6 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
 /* Everything that can be refused without memory is refused before any is asked for. */
 HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opened, het_error *error) {
     het_data plan, *data;
-    het_result result;
     if (opened == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: data is NULL");
     *opened = NULL;
     HETI_TRY(heti_data_settings(desc, &plan, error));
@@ -16581,8 +16507,8 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
         return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.slots,
                          plan.sequences, plan.length);
     if (desc->granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
-    result = het_granules(data->sequence_start, data->sequences, data->group, data->granule_start,
-                          data->granule_limit + 1, &data->granules);
+    het_result result = het_granules(data->sequence_start, data->sequences, data->group, data->granule_start,
+                                     data->granule_limit + 1, &data->granules);
     /* a bad token is found now and not in the middle of a run */
     if (result == HET_OK) result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
     if (result == HET_OK) *opened = data;
@@ -16641,7 +16567,6 @@ static void heti_data_show(const het_data *data, int64_t slot, int64_t sequences
 
 HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches,
                                       int64_t slot, het_batch *batch, het_error *error) {
-    int64_t sample;
     if (data == NULL || batch == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: data or batch is NULL");
     if (micro_batches < 1 || micro_batch < 0 || micro_batch >= micro_batches)
@@ -16654,7 +16579,7 @@ HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micr
         1)
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: step %d of %d micro-batches is out of range", step,
                          micro_batches);
-    sample = (step * micro_batches + micro_batch) * data->sequences; /* the first of B */
+    const int64_t sample = (step * micro_batches + micro_batch) * data->sequences; /* the first of B */
     for (int64_t b = 0; b < data->sequences; b++)
         HETI_TRY(heti_data_fill(data, slot, b, heti_data_window(data, sample + b), sample + b, error));
     heti_data_show(data, slot, data->sequences, data->granules, data->granule_start, batch);
@@ -16734,10 +16659,9 @@ static het_result heti_train_evaluate(heti_train *t, double *loss) {
     for (int64_t i = 0; i < t->desc.evaluate_batches; i++) {
         het_batch batch;
         het_step_info info = HETI_ZEROS; /* compilers do not see that het_evaluate fills it */
-        het_result result;
         HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
         if (batch.tokens == 0) break;
-        result = het_evaluate(t->ctx, &batch, 1, &info);
+        const het_result result = het_evaluate(t->ctx, &batch, 1, &info);
         if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
         sum = fma(info.loss, info.weight, sum);
         weight += info.weight;
@@ -16750,11 +16674,10 @@ static het_result heti_train_evaluate(heti_train *t, double *loss) {
 static het_result heti_train_step(heti_train *t, int64_t step) {
     const het_train_desc *d = &t->desc;
     het_step_info info;
-    het_result result;
     double validation_loss = HETI_CAST(double, NAN);
     for (int64_t m = 0; m < d->micro_batches; m++)
         HETI_TRY(het_data_batch(t->data, step, m, d->micro_batches, m, &t->batch[m], t->error));
-    result = het_step(t->ctx, t->batch, d->micro_batches, &info);
+    het_result result = het_step(t->ctx, t->batch, d->micro_batches, &info);
     if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
     if ((d->evaluate_every > 0 && (step + 1) % d->evaluate_every == 0) ||
         (d->evaluate_every >= 0 && step + 1 == d->steps))
@@ -16769,11 +16692,10 @@ static het_result heti_train_step(heti_train *t, int64_t step) {
 /* Makes the context and runs the loop. On failure t->ctx, if it was made, is destroyed by the
    caller. */
 static het_result heti_train_run(heti_train *t) {
-    const het_allocator *allocator;
     size_t size = HETI_CAST(size_t, t->desc.micro_batches) * sizeof *t->batch;
     het_result result = HET_OK;
     HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
-    allocator = &het_get_desc(t->ctx)->host.allocator;
+    const het_allocator *allocator = &het_get_desc(t->ctx)->host.allocator;
     t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
     if (t->batch == NULL)
         return heti_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
@@ -16784,9 +16706,7 @@ static het_result heti_train_run(heti_train *t) {
 
 /* The context keeps nothing of data and description, so both end here. */
 HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error) {
-    het_limits *limits;
     heti_train t = HETI_ZEROS;
-    het_result result;
     if (ctx == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
     *ctx = NULL;
     if (desc == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: desc is NULL");
@@ -16795,10 +16715,10 @@ HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_
     HETI_TRY(heti_train_settings(&t.desc, error));
     HETI_TRY(het_data_open(&t.desc.data, &t.data, error));
     /* open has checked length and sequences: their product fits */
-    limits = &t.desc.context.limits;
+    het_limits *limits = &t.desc.context.limits;
     if (limits->max_tokens == 0) limits->max_tokens = t.desc.data.length * t.desc.data.sequences;
     if (limits->max_sequences == 0) limits->max_sequences = t.desc.data.sequences;
-    result = heti_train_run(&t);
+    const het_result result = heti_train_run(&t);
     het_data_close(t.data);
     if (result == HET_OK) *ctx = t.ctx;
     else het_destroy(t.ctx);
@@ -16840,10 +16760,9 @@ static double heti_sample_total(const float *p, int64_t count) {
 /* Index drawn with probability p[i] / total. */
 static int64_t heti_sample_draw(const float *p, int64_t count, uint64_t seed, uint64_t number) {
     uint32_t bits[4];
-    double left;
     int64_t last = 0;
     heti_philox(seed, number, 0x73616d70, bits); /* "samp" */
-    left = heti_round(heti_uniform_double(bits[0], bits[1]) * heti_sample_total(p, count));
+    double left = heti_round(heti_uniform_double(bits[0], bits[1]) * heti_sample_total(p, count));
     for (int64_t i = 0; i < count; i++) {
         if (!(p[i] > 0)) continue;
         last = i;
@@ -16895,9 +16814,8 @@ static heti_offset heti_file_tell(FILE *file) { return ftell(file); }
 static int64_t heti_file_read(void *user, uint64_t offset, void *to, size_t size) {
     FILE *file = HETI_CAST(FILE *, user);
     heti_offset at = HETI_CAST(heti_offset, offset);
-    size_t got;
     if (at < 0 || HETI_CAST(uint64_t, at) != offset || heti_file_seek(file, at, SEEK_SET) != 0) return -1;
-    got = fread(to, 1, size, file);
+    const size_t got = fread(to, 1, size, file);
     return ferror(file) ? -1 : HETI_CAST(int64_t, got);
 }
 
@@ -16911,14 +16829,13 @@ static int heti_file_write(void *user, const void *from, size_t size) {
 
 /* reader->user is the FILE, so nothing is allocated. */
 HETRAIN_API het_result het_reader_open(const char *path, het_reader *reader, het_error *error) {
-    FILE *file;
     char byte;
     int64_t size = -1;
     if (path == NULL || reader == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_reader_open: path or reader is NULL");
     memset(reader, 0, sizeof *reader);
     errno = 0;
-    file = fopen(path, "rb");
+    FILE *file = fopen(path, "rb");
     if (file == NULL) return heti_fail(error, HET_ERR_IO, "%s: cannot be opened%s%s", path, HETI_FILE_WHY);
     /* directories open, but do not read; pipes read, but do not seek */
     if ((fread(&byte, 1, 1, file) == 1 || !ferror(file)) && heti_file_seek(file, 0, SEEK_END) == 0)
@@ -16956,31 +16873,24 @@ static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *pat
 HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
                                      het_result (*save)(het_ctx *ctx, const het_writer *to)) {
     char temporary[HETI_PATH_LIMIT];
-    het_writer writer;
-    het_result result;
-    FILE *file;
-    size_t length;
-    int closed;
     if (ctx == NULL) return HET_ERR_INVALID;
     HETI_TRY(heti_refuse(ctx, "het_save_file", NULL));
     if (path == NULL || save == NULL)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_save_file: %s is NULL", path == NULL ? "path" : "save");
-    length = strlen(path);
+    const size_t length = strlen(path);
     errno = 0;
     if (length > sizeof temporary - sizeof ".tmp")
         return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
     memcpy(temporary, path, length);
     memcpy(temporary + length, ".tmp", sizeof ".tmp");
-    file = fopen(temporary, "wb");
+    FILE *file = fopen(temporary, "wb");
     if (file == NULL) return heti_file_fail(ctx, "open", temporary);
-    writer.write = heti_file_write;
-    writer.user = file;
-    writer.name = temporary;
+    const het_writer writer = { heti_file_write, file, temporary };
     ctx->held = "save: het_save_file";
-    result = save(ctx, &writer);
+    het_result result = save(ctx, &writer);
     ctx->held = NULL;
     if (result == HET_OK && (fflush(file) != 0 || ferror(file))) result = heti_file_fail(ctx, "write", temporary);
-    closed = fclose(file) == 0;
+    const int closed = fclose(file) == 0;
     if (result == HET_OK && !closed) result = heti_file_fail(ctx, "write", temporary);
 #ifdef _WIN32
     if (result == HET_OK) (void)remove(path); /* rename does not replace there */
