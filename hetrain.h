@@ -6134,10 +6134,6 @@ static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info)
 
 /* ---- layers ---- */
 
-static int heti_layer_norm(het_program *p, int x, int role) {
-    return het_node_norm(p, x, heti_role_name(p->unit->model, role));
-}
-
 /* y[i] = x W^T (+ b) for `count` matrices of the roles `first`, first + 1, ... */
 static void heti_layer(het_program *p, int x, int first, int count, int *y) {
     const het_model_desc *m = p->unit->model;
@@ -6168,7 +6164,8 @@ static void heti_layer(het_program *p, int x, int first, int count, int *y) {
 static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info) {
     const het_model_desc *m = unit->model;
     het_program *p = het_program_begin(unit, info);
-    const int x = het_node_input(p, 0, m->width), h = heti_layer_norm(p, x, HETI_ROLE_ATTENTION_NORM);
+    const int x = het_node_input(p, 0, m->width),
+              h = het_node_norm(p, x, heti_role_name(m, HETI_ROLE_ATTENTION_NORM));
     int qkv[3], y;
     heti_layer(p, h, HETI_ROLE_Q, 3, qkv);
     int q = qkv[0], k = qkv[1];
@@ -6198,7 +6195,7 @@ static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info) {
     const int gated = m->activation == HET_SWIGLU;
     het_program *p = het_program_begin(unit, info);
     const int x = het_node_input(p, 0, m->width), rest = heti_yes(m->parallel) ? het_node_input(p, 1, m->width) : x;
-    const int h = heti_layer_norm(p, x, HETI_ROLE_MLP_NORM);
+    const int h = het_node_norm(p, x, heti_role_name(m, HETI_ROLE_MLP_NORM));
     int up[2], u, y;
     heti_layer(p, h, gated ? HETI_ROLE_GATE : HETI_ROLE_UP, 1 + gated, up);
     u = het_node_activation(p, m->activation, up[0], up[gated]);
@@ -12724,11 +12721,10 @@ static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t 
 }
 
 /* Weights that a failed load left half written must not be used; loading again mends them. */
-static het_result heti_check_torn(het_ctx *ctx, const char *function) {
+static het_result heti_check_torn(het_ctx *ctx) {
     if (!ctx->torn) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_STATE,
-                     "%s: a load that failed midway left the weights or the state incomplete; load them again",
-                     function);
+    return heti_fail(&ctx->error, HET_ERR_STATE, "%s: a load that failed midway left the weights or the state "
+                     "incomplete; load them again", ctx->call);
 }
 
 /* Adds the weights of a micro-batch's targets. */
@@ -12738,14 +12734,14 @@ static void heti_sum_weights(const het_batch *b, het_sum *sum) {
 }
 
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
-static het_result heti_check_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
+static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_t count) {
     heti_task *task = &ctx->task;
     het_sum sum = HETI_ZEROS;
     memset(task, 0, sizeof *task);
     ctx->inferred = 0;
-    HETI_TRY(heti_check_torn(ctx, function));
+    HETI_TRY(heti_check_torn(ctx));
     if (!batches || count < 1)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count,
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", ctx->call, count,
                          batches ? "an address" : "NULL");
     for (int64_t m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
@@ -12755,7 +12751,7 @@ static het_result heti_check_step(het_ctx *ctx, const char *function, const het_
     }
     task->weight = heti_sum_value(&sum);
     if (task->weight > 0.0) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
+    return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", ctx->call,
                      task->tokens);
 }
 
@@ -13354,7 +13350,6 @@ static int heti_terms_free(const heti_rank *r) {
 static int heti_weights_there(const heti_rank *r) {
     return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
 }
-
 
 /* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and
    sums of what it owns itself, weights that it holds itself. What lies where it belongs stays. */
@@ -14931,7 +14926,6 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
    copies that only its own list replaces. So an owner updates as soon as it may, between two
    units; at STEP it waits. */
 
-
 /* The rates of update number `count` of all. */
 static void heti_set_rates(heti_rank *r, int64_t count) {
     const het_optimizer_desc *o = &r->ctx->desc.optimizer;
@@ -15532,15 +15526,14 @@ static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
                      "updates", ctx->step + 1, INT64_C(1) << (HETI_UPDATES_HEADROOM + 6), ctx->share.updates);
 }
 
-static het_result heti_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count,
-                            het_step_info *out, int update) {
+static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *out, int update) {
     het_step_info info;
     int64_t p;
     if (ctx->desc.inference == HET_YES)
-        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
-    HETI_TRY(heti_check_step(ctx, function, batches, count));
+        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", ctx->call);
+    HETI_TRY(heti_check_step(ctx, batches, count));
     if (count > ctx->desc.limits.max_micro_batches)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count,
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", ctx->call, count,
                          ctx->desc.limits.max_micro_batches);
     memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->chain.parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->chain.parameter[p].exponent;
@@ -15572,7 +15565,7 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     het_step_info unasked;
     het_sum loss;
     memset(&loss, 0, sizeof loss);
-    HETI_TRY(heti_check_step(ctx, "het_evaluate", batches, count));
+    HETI_TRY(heti_check_step(ctx, batches, count));
     for (int64_t first = 0, n; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
@@ -15602,7 +15595,7 @@ static int64_t heti_infer_rows(const het_ctx *ctx) {
 static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
     const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
-    HETI_TRY(heti_check_torn(ctx, "het_infer"));
+    HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
@@ -15736,12 +15729,12 @@ HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     HETI_TRY(heti_enter(ctx, "het_step"));
-    return heti_leave(ctx, heti_step(ctx, "het_step", batches, count, info, 1));
+    return heti_leave(ctx, heti_step(ctx, batches, count, info, 1));
 }
 
 HETRAIN_API het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     HETI_TRY(heti_enter(ctx, "het_gradients"));
-    return heti_leave(ctx, heti_step(ctx, "het_gradients", batches, count, info, 0));
+    return heti_leave(ctx, heti_step(ctx, batches, count, info, 0));
 }
 
 HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
@@ -16018,7 +16011,7 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
 }
 
 static het_result heti_verify(het_ctx *ctx) {
-    HETI_TRY(heti_check_torn(ctx, "het_verify"));
+    HETI_TRY(heti_check_torn(ctx));
     if (ctx->world.ranks == 1) return HET_OK;
     ctx->task.weight = 1.0;
     ctx->inferred = 0;
@@ -16186,7 +16179,7 @@ static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *stage
 
 /* Builds the share that `d` asks for, with tables and host memory but without device memory. */
 static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
-    HETI_TRY(heti_check_torn(ctx, "het_replan"));
+    HETI_TRY(heti_check_torn(ctx));
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x",
                          HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
