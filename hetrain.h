@@ -13525,7 +13525,7 @@ static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t nu
     turns = owners->members - 1;
     if (number > 2 * inside + turns + 1) return 0;
     if (number == 0 || number == 2 * inside + turns + 1) {
-        m->end = heti_endpoint_of(r->part, owners->group[seat]);
+        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r->part, owners->group[seat]) : NULL;
         m->whole = (number == 0) != (job->gather != 0);
     } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
     } else if (number <= inside) {
