@@ -1526,8 +1526,9 @@ typedef struct het_blocks {
     const int64_t *unit;              /* ascending within a block */
 } het_blocks;
 
-/* How a step's micro-batches fall to the pipelines, by share, largest remainders first (the lower
-   pipeline on a tie). counts: [pipelines]. Threads: any. */
+/* How many of a step's micro-batches fall to each pipeline, by share, largest remainders first (the
+   lower pipeline on a tie); the first ones of the step to the first pipeline, the next ones to the
+   second. counts: [pipelines]. Threads: any. */
 HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* How far a stage is while lists are made. Its forwards come in the order of micro-batches and
    slices, its backwards in the order of micro-batches, slices last to first: so counts tell
@@ -1789,6 +1790,10 @@ typedef struct het_device_desc {
     int32_t ordinal;                  /* which one of its kind: 0; the CPU refuses others */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create
                                          refuses what does not fit */
+    int64_t max_tokens;               /* of a micro-batch that it is given: het_limits.max_tokens. A
+                                         pipeline takes what all of its ranks take, and ranks have
+                                         room for the most that a pipeline of theirs takes. Which
+                                         ones a pipeline gets: het_plan_micro_batches */
     double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed
                                          - 1) times the processor time of its rank's thread; meant
                                          for one thread a device */
@@ -8719,6 +8724,7 @@ typedef struct heti_part {
     int64_t next_outgoing;
     size_t message_bytes;
     int64_t crossings;                   /* of a message, at most: members of a neighbouring stage */
+    int64_t tokens;                      /* of a micro-batch of its pipelines, at most */
     int64_t members, member;             /* of the rank's team, 1: it is alone; its number */
     het_team_limits limits;              /* of it in the team */
     het_team team;                       /* of the present slice */
@@ -8861,6 +8867,7 @@ typedef struct heti_share {
     heti_communicator *group;                   /* [groups] */
     heti_tree tree;                      /* of heti_join */
     heti_part *part;                     /* [local_count] */
+    int64_t *tokens;                     /* [pipelines] of a micro-batch, at most */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     heti_border *cut;                       /* [max_micro_batches][slices + 1 + slices x members] of
                                                the present job: where slices begin, and in each
@@ -8903,6 +8910,7 @@ typedef struct heti_world {
     int64_t *process_first;              /* [processes + 1] rank number each process begins with */
     int64_t processes, process;
     uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
+    int64_t *tokens;                     /* [ranks] het_device_desc.max_tokens; 0: no limit of its own */
     het_transport transport;             /* iface NULL: this process is the world */
     het_request request;                 /* of heti_broadcast */
 } heti_world;
@@ -9867,7 +9875,7 @@ static heti_endpoint *heti_direct_link(const heti_rank *r, int64_t from, int64_t
     return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, pair, 2, 1));
 }
 
-/* What the processes tell each other of their groups, and of each rank's place. */
+/* What the processes tell each other of their groups, and of each rank's place and limit. */
 static het_result heti_find_places(het_ctx *ctx) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name),
@@ -9896,6 +9904,8 @@ static het_result heti_find_places(het_ctx *ctx) {
                              "process %d has groups by another provider than process %d, or another version of it", i,
                              ctx->world.process);
         HETI_TRY(heti_broadcast(ctx, i, ctx->world.place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->world.place));
+        HETI_TRY(heti_broadcast(ctx, i, ctx->world.tokens + first,
+                                HETI_CAST(size_t, ranks) * sizeof *ctx->world.tokens));
     }
     return HET_OK;
 }
@@ -10288,6 +10298,9 @@ static het_result heti_open_device(heti_rank *r) {
     if (!r->desc.iface) r->desc.iface = het_cpu_device();
     if (r->desc.threads == 0) r->desc.threads = 1;
     HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
+    HETI_TRY(heti_check_range(&ctx->error, "devices[].max_tokens", r->desc.max_tokens, 0,
+                              HETI_CAST(int64_t, HETI_MOST)));
+    ctx->world.tokens[r->rank] = r->desc.max_tokens;
     if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_desc.layout.devices[%d].speed is %g; it must be above 0 and at most 1", r->local,
@@ -10346,23 +10359,23 @@ static het_result heti_open_chain(het_ctx *ctx) {
     return HET_OK;
 }
 
-/* Asks a unit of the chain to describe itself on a device (NULL: parameters only), behind the unit
-   before it, for a rank's team (NULL: it is alone). program: room for its program. */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *device, het_program *program,
-                                const het_team_limits *team, het_unit_info *info) {
+/* Asks a unit of the chain to describe itself on a rank (NULL: parameters only), behind the unit
+   before it, within what the plan, if there is one, gives the rank. program: room for its program. */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r, het_program *program,
+                                het_unit_info *info) {
     const het_unit *unit = &ctx->chain.unit[index].unit;
     const het_unit_info *before = index > 0 ? &ctx->chain.unit[index - 1].info : NULL;
     het_result result;
     memset(info, 0, sizeof *info);
-    info->max_tokens = ctx->desc.limits.max_tokens;
-    info->max_granule_tokens = ctx->share.max_granule_tokens;
+    info->max_tokens = r && r->part ? r->part->tokens : ctx->desc.limits.max_tokens;
+    info->max_granule_tokens = heti_min(ctx->share.max_granule_tokens, info->max_tokens);
     info->max_sequences = ctx->desc.limits.max_sequences;
     info->compute = ctx->desc.dtype;
     info->slices = ctx->share.plan ? ctx->share.plan->slices : ctx->desc.layout.plan ? ctx->desc.layout.plan->slices :
                    ctx->desc.limits.max_slices;
-    info->device = device;
+    info->device = r ? &r->device : NULL;
     info->program = program;
-    info->team = team;
+    info->team = r && r->part && r->part->members > 1 ? &r->part->limits : NULL;
     if (before) {
         info->in_streams = before->out_streams;
         for (int64_t s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -10503,12 +10516,12 @@ static void heti_build_blocks(het_ctx *ctx) {
     }
 }
 
-/* All units, with a device or none, and how many parameters they use. */
-static het_result heti_describe_chain(het_ctx *ctx, const het_device *device, int64_t *uses) {
+/* All units, on a rank or none, and how many parameters they use. */
+static het_result heti_describe_chain(het_ctx *ctx, const heti_rank *r, int64_t *uses) {
     *uses = 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
-        HETI_TRY(heti_describe(ctx, u, device, &unit->program, NULL, &unit->info));
+        HETI_TRY(heti_describe(ctx, u, r, &unit->program, &unit->info));
         *uses += unit->info.parameters;
     }
     return HET_OK;
@@ -10518,7 +10531,7 @@ static het_result heti_describe_chain(het_ctx *ctx, const het_device *device, in
 static het_result heti_describe_units(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     int64_t uses;
-    HETI_TRY(heti_describe_chain(ctx, &r->device, &uses));
+    HETI_TRY(heti_describe_chain(ctx, r, &uses));
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_unit_info *info = &ctx->chain.unit[u].info;
         for (int64_t p = 0; p < info->parameters; p++)
@@ -10546,6 +10559,7 @@ static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
     ctx->rank = HETI_TAKE(arena, heti_rank, ctx->world.local_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->world.local_count);
     ctx->world.place = HETI_TAKE(arena, uint64_t, ctx->world.ranks);
+    ctx->world.tokens = HETI_TAKE(arena, int64_t, ctx->world.ranks);
     ctx->threads.posted = HETI_TAKE(arena, heti_post *, ctx->world.local_count);
 }
 
@@ -11136,11 +11150,31 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->update = HETI_TAKE(&share->arena, heti_counted_update,
                               share->updates > 1 ? ctx->chain.block_count * share->updates : 0);
+    share->tokens = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
     if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
+}
+
+/* Whether pipeline p has a stage that the rank, or its team, runs. */
+static int heti_is_in(const het_plan *plan, int64_t p, int64_t rank) {
+    const int64_t leader = heti_leader(plan, rank);
+    int64_t s = plan->first_stage[p];
+    while (s < plan->first_stage[p + 1] && plan->stage[s].rank != leader) s++;
+    return s < plan->first_stage[p + 1];
+}
+
+/* Pipelines take micro-batches that all their ranks take. */
+static void heti_find_limits(het_ctx *ctx) {
+    for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
+        int64_t *most = &ctx->share.tokens[p];
+        *most = ctx->desc.limits.max_tokens;
+        for (int64_t rank = 0; rank < ctx->world.ranks; rank++)
+            if (ctx->world.tokens[rank] > 0 && heti_is_in(ctx->share.plan, p, rank))
+                *most = heti_min(*most, ctx->world.tokens[rank]);
+    }
 }
 
 static het_result heti_build_owners(het_ctx *ctx) {
@@ -11151,6 +11185,7 @@ static het_result heti_build_owners(het_ctx *ctx) {
     heti_build_holders(ctx, table, owed);
     heti_build_tree(ctx);
     heti_find_groups(ctx);
+    heti_find_limits(ctx);
     return HET_OK;
 }
 
@@ -11270,7 +11305,7 @@ static het_result heti_place_units(heti_rank *r) {
             /* all ranks', and already there, where it is not the rank's own */
             het_program *program = heti_has_programs(r) ? &part->program[unit - part->placed]
                                                         : &ctx->chain.unit[u].program;
-            HETI_TRY(heti_describe(ctx, u, &r->device, program, part->members > 1 ? &part->limits : NULL, &unit->info));
+            HETI_TRY(heti_describe(ctx, u, r, program, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : recompute != 0 || layout->recompute == HET_YES);
@@ -11294,20 +11329,25 @@ static het_result heti_check_chains(heti_rank *r) {
 
 /* What het_plan_rows says of a rank; of rank -1, which is in no team, how much of a micro-batch the
    largest slice can hold. */
-static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank) {
+static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank, int64_t tokens) {
     het_team_limits limits;
-    het_plan_rows(ctx->share.plan, rank, ctx->desc.limits.max_tokens, ctx->desc.limits.max_sequences,
-                  ctx->share.max_granule_tokens, &limits);
+    het_plan_rows(ctx->share.plan, rank, tokens, ctx->desc.limits.max_sequences, ctx->share.max_granule_tokens,
+                  &limits);
     return limits;
 }
 
-static int64_t heti_slice_rows(const het_ctx *ctx) { return heti_rank_rows(ctx, -1).rows; }
+static int64_t heti_slice_rows(const het_ctx *ctx, int64_t most) { return heti_rank_rows(ctx, -1, most).rows; }
 
-/* The rank's place in its team, and how many rows of a slice it can have. */
+/* The rank's place in its team, and how many rows of a micro-batch and a slice it can have; a rank
+   without stages, which has none, those of het_limits. */
 static void heti_find_team(heti_rank *r) {
     heti_part *part = r->part;
     het_team *team = &part->team;
-    part->limits = heti_rank_rows(r->ctx, r->rank);
+    part->tokens = 0;
+    for (int64_t p = 0; p < r->ctx->share.plan->pipelines; p++)
+        if (heti_is_in(r->ctx->share.plan, p, r->rank)) part->tokens = heti_max(part->tokens, r->ctx->share.tokens[p]);
+    if (part->tokens == 0) part->tokens = r->ctx->desc.limits.max_tokens;
+    part->limits = heti_rank_rows(r->ctx, r->rank, part->tokens);
     team->plan = het_plan_team(r->ctx->share.plan, r->rank, &team->members);
     part->members = team->members;
     part->member = team->member = part->limits.member;
@@ -11329,11 +11369,11 @@ static het_result heti_find_exchanges(heti_rank *r) {
     for (int64_t s = 0; s < plan->stages && r->part->members > 1; s++)
         for (int64_t u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
              u < plan->stage[s].unit_end; u++) {
-            HETI_TRY(heti_describe(ctx, u, &r->device, &program, &r->part->limits, &info));
+            HETI_TRY(heti_describe(ctx, u, r, &program, &info));
             r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
             for (int64_t i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
                 r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes,
-                    HETI_CAST(size_t, heti_slice_rows(ctx) * info.out_width[i]) * sizeof(float));
+                    HETI_CAST(size_t, heti_slice_rows(ctx, r->part->tokens) * info.out_width[i]) * sizeof(float));
         }
     return HET_OK;
 }
@@ -11587,7 +11627,7 @@ static het_result heti_count_needs(heti_rank *r) {
     part->chain_count = heti_max(needs.chains, part->numbers);
     part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
                     HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
-                    HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, ctx->desc.limits.max_tokens);
+                    HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, part->tokens);
     part->message_count = needs.messages;
     heti_count_messages(r);
     heti_find_ends(r);
@@ -11824,7 +11864,7 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
         (void)heti_reserve(in, tensor->keep >= HET_KEEP_MICRO_BATCH && !gathers ? limits->kept_rows
                            : tensor->group ? limits->group_rows : limits->rows, heti_tensor_row(tensor));
         if (gathers) /* all rows, as heti_call_prepare has them */
-            (void)heti_reserve(&arena[region], r->ctx->desc.limits.max_tokens, heti_tensor_row(tensor));
+            (void)heti_reserve(&arena[region], r->part->tokens, heti_tensor_row(tensor));
     }
 }
 
@@ -11874,7 +11914,7 @@ static int heti_layout_activations(heti_rank *r) {
 
 static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
-    const int64_t rows = r->ctx->desc.limits.max_tokens, sequences = r->ctx->desc.limits.max_sequences;
+    const int64_t rows = part->tokens, sequences = r->ctx->desc.limits.max_sequences;
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         heti_batch_slot *batch_slot = &part->batch_slot[i];
         het_view *view = &batch_slot->view;
@@ -11894,9 +11934,10 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
                                                                                               : part->lean_bytes);
 }
 
-/* Positions of the longest sequence there can be. */
-static int64_t heti_rotary_rows(const het_desc *desc) {
-    return desc->model.position == HET_ROTARY ? heti_min(desc->model.context, desc->limits.max_tokens) : 0;
+/* Positions of the longest sequence that the rank can have. */
+static int64_t heti_rotary_rows(const heti_rank *r) {
+    const het_model_desc *model = &r->ctx->desc.model;
+    return model->position == HET_ROTARY ? heti_min(model->context, r->part->tokens) : 0;
 }
 
 /* Cuts up the device's block, or counts it when base is NULL. */
@@ -11905,7 +11946,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     const het_desc *desc = &r->ctx->desc;
     const int trains = desc->inference != HET_YES;
     const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->limits.rows;
-    const int64_t table = heti_rotary_rows(desc) * half;
+    const int64_t table = heti_rotary_rows(r) * half;
     heti_arena arena = HETI_ZEROS;
     size_t mark = 0, sums;
     arena.base = base;
@@ -11934,7 +11975,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
             part->sum_at[p] += HETI_CAST(int64_t, (arena.used - sums) / sizeof(float));
     part->kept = HETI_TAKE_BYTES(&arena, part->kept_bytes);
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx) : 0;
+        const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx, part->tokens) : 0;
         float **const stream[] = { &part->gradient_stream[0][s], &part->gradient_stream[1][s], &part->spare_stream[s],
                                    &part->whole_stream[s] };
         for (int i = 0; i < 4; i++)
@@ -12003,7 +12044,7 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
 static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
-    const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences;
+    const int64_t rows = part->tokens, sequences = ctx->desc.limits.max_sequences;
     int64_t **const of_blocks[] = { &part->weight_at, &part->own_at, &part->box_at, &part->box_sum_at, &part->state_at,
                                     &part->gathered, &part->stepped, &part->given };
     for (int i = 0; i < HETI_COUNT(of_blocks); i++) *of_blocks[i] = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
@@ -12243,7 +12284,7 @@ static het_result heti_init_rotary(heti_rank *r) {
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
                          model->head_size);
     heti_rotary_frequencies(model, inverse);
-    for (int64_t t = 0; t < heti_rotary_rows(&r->ctx->desc); t++) {
+    for (int64_t t = 0; t < heti_rotary_rows(r); t++) {
         for (int64_t i = 0; i < half; i++) {
             const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
             cosine[i] = HETI_CAST(float, heti_cos(angle));
@@ -12780,14 +12821,25 @@ static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t b
     }
 }
 
-/* Cuts micro-batch m of the job into granules and these into slices; the last ones, where it has
-   few tokens. */
-static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
+/* Whether pipeline p, to which micro-batch m of the job falls, takes so many tokens. */
+static het_result heti_check_limit(het_ctx *ctx, int64_t p, int64_t m) {
+    const int64_t tokens = ctx->task.batches[m].tokens, most = ctx->share.tokens[p];
+    int64_t rank = 0;
+    if (tokens <= most) return HET_OK;
+    while (ctx->world.tokens[rank] != most || !heti_is_in(ctx->share.plan, p, rank)) rank++;
+    return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens; it falls to pipeline %d, and max_tokens "
+                     "of rank %d there is %d", m, tokens, p, rank, most);
+}
+
+/* Cuts micro-batch m of the job, which is pipeline p's, into granules and these into slices; the
+   last ones, where it has few tokens. */
+static het_result heti_cut_batch(het_ctx *ctx, int64_t p, int64_t m) {
     const het_plan *plan = ctx->share.plan;
     heti_border *cut = ctx->share.cut + m * heti_borders(plan);
     int64_t *start = ctx->share.granule_start, granules, first = 0, i;
-    const int64_t most = heti_slice_rows(ctx);
+    const int64_t most = heti_slice_rows(ctx, ctx->share.tokens[p]);
     double before = 0.0, total = 0.0;
+    HETI_TRY(heti_check_limit(ctx, p, m));
     HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
     HETI_TRY(heti_check_longest(ctx, m, start, granules));
     if (plan->slice_tokens > 0)
@@ -12817,7 +12869,8 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
 static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t count) {
     heti_share *share = &ctx->share;
     const het_schedule *schedule = share->schedule;
-    int64_t left = 0, first = 0;
+    int64_t left = 0, m = 0;
+    ctx->task.batches = batches;
     het_plan_micro_batches(share->plan, count, share->batch_count);
     for (int64_t p = 0; p < share->plan->pipelines; p++) {
         left += heti_max(0, share->batch_count[p] - schedule->micro_batches[p]);
@@ -12827,11 +12880,9 @@ static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t coun
         const int64_t more = heti_min(left, schedule->micro_batches[p] - share->batch_count[p]);
         share->batch_count[p] += more;
         left -= more;
-        share->first_batch[p] = first;
-        first += share->batch_count[p];
+        share->first_batch[p] = m;
+        for (const int64_t end = m + share->batch_count[p]; m < end; m++) HETI_TRY(heti_cut_batch(ctx, p, m));
     }
-    ctx->task.batches = batches;
-    for (int64_t m = 0; m < count; m++) HETI_TRY(heti_cut_batch(ctx, m));
     return HET_OK;
 }
 
@@ -13966,8 +14017,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         if (region == HETI_REGION_NONE) continue;
         c->tensor[i] = heti_at(base[region], region == HETI_REGION_GATHERED ? gathered : placed->offset[i]);
         if (region == HETI_REGION_GATHERED)
-            gathered += heti_round_up(HETI_CAST(size_t, r->ctx->desc.limits.max_tokens) *
-                                      heti_tensor_row(&placed->info.tensor[i]), HETI_ALIGNMENT);
+            gathered += heti_round_up(HETI_CAST(size_t, part->tokens) * heti_tensor_row(&placed->info.tensor[i]),
+                                      HETI_ALIGNMENT);
     }
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
@@ -15581,20 +15632,33 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     return HET_OK;
 }
 
+/* The pipeline that generates: of those with lists one that takes the longest sequences, the first. */
+static int64_t heti_infer_pipeline(const het_ctx *ctx) {
+    const heti_share *share = &ctx->share;
+    int64_t pipeline = 0, most = 0;
+    for (int64_t p = share->plan->pipelines - 1; p >= 0; p--) {
+        if (share->schedule->micro_batches[p] == 0 || share->tokens[p] < most) continue;
+        most = share->tokens[p];
+        pipeline = p;
+    }
+    return pipeline;
+}
+
 /* The most tokens that het_infer can take at once: what the last member of each team has room for,
    in all processes alike. */
-static int64_t heti_infer_rows(const het_ctx *ctx) {
+static int64_t heti_infer_rows(const het_ctx *ctx, int64_t pipeline) {
     const het_plan *plan = ctx->share.plan;
-    int64_t most = heti_slice_rows(ctx);
+    const int64_t tokens = ctx->share.tokens[pipeline];
+    int64_t most = heti_slice_rows(ctx, tokens);
     for (int64_t i = 0; i < plan->members; i++)
         if (i + 1 == plan->members || plan->member[i + 1].leader != plan->member[i].leader)
-            most = heti_min(most, heti_rank_rows(ctx, plan->member[i].rank).rows);
+            most = heti_min(most, heti_rank_rows(ctx, plan->member[i].rank, tokens).rows);
     return most;
 }
 
-static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
+static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
-    const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
+    const int64_t most = heti_min(ctx->share.tokens[pipeline], ctx->desc.model.context);
     HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
@@ -15624,11 +15688,10 @@ static void heti_cut_inference(het_ctx *ctx) {
 }
 
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
-    const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
-    int64_t pipeline = 0, rank;
-    HETI_TRY(heti_check_infer(ctx, token, count, past, logits));
-    for (int64_t p = ctx->share.plan->pipelines - 1; p >= 0; p--)
-        if (ctx->share.schedule->micro_batches[p] > 0) pipeline = p;
+    const int64_t pipeline = heti_infer_pipeline(ctx), most = heti_infer_rows(ctx, pipeline),
+                  vocab = ctx->desc.model.vocab;
+    int64_t rank;
+    HETI_TRY(heti_check_infer(ctx, pipeline, token, count, past, logits));
     for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
         ctx->share.batch_count[p] = p == pipeline;
         ctx->share.first_batch[p] = 0;

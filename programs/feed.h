@@ -10,26 +10,54 @@ typedef struct step_feed {
     int64_t length, sequences, items;    /* tokens a sequence; sequences and items of a step */
     int64_t item_sequences, item_granules, item_longest; /* of an item; tokens of its longest granule */
     int64_t *item_granule_start;         /* [item_granules + 1] */
-    int64_t most, micro_batches;         /* items a micro-batch; micro-batches a step, the last one may have fewer */
+    int64_t most, micro_batches;         /* items a micro-batch, at most; micro-batches a step */
+    int64_t *part;                       /* [micro_batches] items of each: `most`, or what its pipeline takes, and at the end what is left */
+    int limited;                         /* 1: pipelines take unlike ones. Then micro-batches stay in their places where later ones are empty */
     int64_t *sequence_start, *granule_start; /* of the largest micro-batch */
     het_batch *batch;                    /* [micro_batches] */
 } step_feed;
 
 static inline void feed_end(step_feed *f) {
-    free(f->item_granule_start), free(f->sequence_start), free(f->granule_start), free(f->batch);
+    free(f->item_granule_start), free(f->part), free(f->sequence_start), free(f->granule_start), free(f->batch);
     memset(f, 0, sizeof *f);
 }
 
-/* `most` items a micro-batch from now on. */
-static inline int feed_group(step_feed *f, int64_t most) {
-    int64_t i, k;
-    free(f->sequence_start), free(f->granule_start), free(f->batch);
+/* Items of at most `most` that a pipeline takes whose micro-batches have at most `limit` tokens. */
+static inline int64_t feed_room(const step_feed *f, int64_t most, int64_t limit) {
+    const int64_t room = limit / (f->item_sequences * f->length);
+    return room < most ? room : most;
+}
+
+/* The fewest micro-batches that hold a step's items, of at most `most`, and of at most limit[p] tokens in pipeline p, of which counts[p] get some;
+   limit NULL: no plan limits them. */
+static inline int64_t feed_count(const step_feed *f, int64_t most, const het_plan *plan, const int64_t *limit, int64_t *counts) {
+    int64_t m = (f->items + most - 1) / most, p, held = limit == NULL ? f->items : 0;
+    for (; held < f->items; m += held < f->items) {
+        het_plan_micro_batches(plan, m, counts);
+        for (p = held = 0; p < plan->pipelines; p++) held += counts[p] * feed_room(f, most, limit[p]);
+    }
+    return m;
+}
+
+/* `most` items a micro-batch from now on, or what pipelines take: as feed_count. counts: room for [pipelines], NULL without limits. */
+static inline int feed_group(step_feed *f, int64_t most, const het_plan *plan, const int64_t *limit, int64_t *counts) {
+    int64_t i, k, p, left = f->items;
+    free(f->part), free(f->sequence_start), free(f->granule_start), free(f->batch);
     f->most = most < f->items ? most : f->items;
-    f->micro_batches = (f->items + f->most - 1) / f->most;
+    f->limited = limit != NULL;
+    f->micro_batches = feed_count(f, f->most, plan, limit, counts);
+    f->part = (int64_t *)malloc((size_t)f->micro_batches * sizeof(int64_t));
     f->sequence_start = (int64_t *)malloc((size_t)(f->most * f->item_sequences + 1) * sizeof(int64_t));
     f->granule_start = (int64_t *)malloc((size_t)(f->most * f->item_granules + 1) * sizeof(int64_t));
     f->batch = (het_batch *)malloc((size_t)f->micro_batches * sizeof(het_batch));
-    if (f->sequence_start == NULL || f->granule_start == NULL || f->batch == NULL) return fail(FAILED, "out of memory");
+    if (f->part == NULL || f->sequence_start == NULL || f->granule_start == NULL || f->batch == NULL) return fail(FAILED, "out of memory");
+    for (i = p = k = 0; i < f->micro_batches; i++, k++) {
+        int64_t room = f->most;
+        while (limit != NULL && k == counts[p]) p++, k = 0;
+        if (limit != NULL) room = feed_room(f, f->most, limit[p]);
+        f->part[i] = room < left ? room : left;
+        left -= f->part[i];
+    }
     for (i = 0; i <= f->most * f->item_sequences; i++) f->sequence_start[i] = i * f->length;
     f->granule_start[0] = 0;
     for (i = 0; i < f->most; i++)
@@ -59,16 +87,16 @@ static inline int feed_start(step_feed *f, int64_t micro_batches, int64_t sequen
         if (tokens > f->item_longest) f->item_longest = tokens;
     }
     free(start);
-    return feed_group(f, sequences / f->item_sequences);
+    return feed_group(f, sequences / f->item_sequences, NULL, NULL, NULL);
 }
 
 /* The first `sequences` of `whole`, at most a step's, as micro-batches in f->batch. Returns how many. */
 static inline int64_t feed_cut(step_feed *f, const het_batch *whole, int64_t sequences) {
-    const int64_t group = f->most * f->item_sequences;
-    int64_t first, count = 0;
-    for (first = 0; first < sequences; first += group) {
-        const int64_t here = sequences - first < group ? sequences - first : group;
+    int64_t first, count = 0, here;
+    for (first = 0; first < sequences || (f->limited && count < f->micro_batches); first += here) {
+        const int64_t group = f->part[count] * f->item_sequences;
         het_batch *b = &f->batch[count++];
+        here = sequences - first < group ? sequences - first : group;
         memset(b, 0, sizeof *b);
         b->tokens = here * f->length, b->sequences = here;
         b->token = whole->token + first * f->length, b->target = whole->target + first * f->length;

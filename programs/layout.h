@@ -111,11 +111,12 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
 #endif
 }
 
-/* cpu:N[@SPEED][/SIZE]: N threads (all: of every processor), slowed down to SPEED of its own, memory capped; cuda:N, the card of that number;
-   cuda:local. */
+/* cpu:N[@SPEED][/SIZE][#TOKENS]: N threads (all: of every processor), slowed down to SPEED of its own, memory capped, micro-batches of at most
+   TOKENS; cuda:N, the card of that number; cuda:local. */
 static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
     const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;
+    const size_t whole = length;
     size_t kind = strcspn(item, ":,"), threads, speed = 0, size = 0;
     char digits[32];
     int64_t count;
@@ -124,6 +125,10 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (l->devices == LAYOUT_RANKS) return fail(BAD_INPUT, "--devices: more than %d", (int)LAYOUT_RANKS);
     if (!cuda && (kind != 3 || strncmp(item, "cpu:", 4) != 0 || kind + 1 > length))
         return fail(BAD_INPUT, "--devices %s: %.*s: expected cpu:N or cuda:N", list, (int)length, item);
+    length = strcspn(item, "#,");
+    snprintf(digits, sizeof digits, "%.*s", (int)(length < whole ? whole - length - 1 : 0), item + length + 1);
+    if (length < whole && !parse_integer(digits, 1, INT32_MAX, &d->max_tokens))
+        return fail(BAD_INPUT, "--devices %s: #%s: the most tokens of a micro-batch, from 1 on", list, digits);
     item += kind + 1, length -= kind + 1;
     threads = strcspn(item, "@/,");
     if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/,");
@@ -358,6 +363,23 @@ static inline void layout_warn(const het_plan *plan, int64_t formed, int64_t mic
     if (poors > 0)
         fail(0, "warning: pipeline%s %s ha%s fewer micro-batches than stages, whose ranks wait for each other: the step has %lld; %s",
              poors > 1 ? "s" : "", pipelines, poors > 1 ? "ve" : "s", (long long)formed, why != NULL ? why : feeding);
+}
+
+/* Tokens of a micro-batch that each pipeline takes, by what its ranks take. 0: any, all of them. */
+static inline int layout_limits(const layout *l, const het_plan *plan, int64_t limit[LAYOUT_RANKS]) {
+    int limited = 0;
+    for (int64_t p = 0; plan != NULL && plan->pipelines <= LAYOUT_RANKS && p < plan->pipelines; p++) {
+        limit[p] = INT64_MAX;
+        for (int64_t g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
+            int64_t count;
+            const het_team_member *team = het_plan_team(plan, plan->stage[g].rank, &count);
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t tokens = l->all[team != NULL ? team[i].rank : plan->stage[g].rank].max_tokens;
+                if (tokens > 0 && tokens < limit[p]) limit[p] = tokens, limited = 1;
+            }
+        }
+    }
+    return limited;
 }
 
 static inline void layout_free(layout *l) {

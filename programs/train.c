@@ -108,8 +108,8 @@ static const option options[] = {
     { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
     OPTION_TITLE("Devices and processes"),
     { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager|:timed], cuda:local; "
-     "default: one cpu, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE][#TOKENS],...: threads, slow-down, memory cap, most of a micro-batch; "
+     "cuda:N[:fast][:eager|:timed], cuda:local; default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
@@ -314,6 +314,20 @@ static int configure_devices(job *j) {
         else j->cards++;
     }
     return status;
+}
+
+/* Items go together to micro-batches of at most `most` of them, and of what the devices of the plan's pipelines take. */
+static int group_items(job *j, const het_plan *plan, int64_t most) {
+    int64_t limit[LAYOUT_RANKS], counts[LAYOUT_RANKS];
+    const int64_t least = j->feed.item_sequences * j->feed.length;
+    const int limited = layout_limits(&j->ranks, plan, limit);
+    for (int64_t r = 0; r < j->ranks.world; r++) {
+        const int64_t tokens = j->ranks.all[r].max_tokens;
+        if (tokens > 0 && tokens < least)
+            return fail(BAD_INPUT, "--devices %s: rank %lld takes micro-batches of %lld tokens at most; the least of this step have %lld (--length, "
+                        "--granule)", j->set.devices, (long long)r, (long long)tokens, (long long)least);
+    }
+    return feed_group(&j->feed, most, plan, limited ? limit : NULL, counts);
 }
 
 /* Writes a text file through one of the library's functions that take a writer. */
@@ -780,7 +794,7 @@ static int time_schedule(job *j) {
     het_result result = HET_OK;
     if (status == 0 && j->process == 0) {
         for (int64_t i = 0; i < f->micro_batches; i++) { /* sequences, tokens, pairs of tokens */
-            size[i] = (double)((i < f->micro_batches - 1 ? f->most : f->items - i * f->most) * f->item_sequences);
+            size[i] = (double)(f->part[i] * f->item_sequences);
             size[f->micro_batches + i] = size[i] * (double)f->length;
             size[2 * f->micro_batches + i] = size[f->micro_batches + i] * ((double)f->length + 1) / 2;
         }
@@ -816,6 +830,10 @@ static int configure_plan(job *j) {
     if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)
         return fail(BAD_INPUT, "--adapt: plans one update a step, this run makes %lld; --adapt-shares keeps them", (long long)j->ranks.plan->updates);
+    for (int64_t r = 0; r < j->ranks.world && (automatic || s->adapt > 0); r++)
+        if (j->ranks.all[r].max_tokens > 0)
+            return fail(BAD_INPUT, "--devices %s: the planner gives all ranks micro-batches of one size; #%lld wants a --plan, and no --adapt",
+                        s->devices, (long long)j->ranks.all[r].max_tokens);
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
     if ((status = get_profile(j)) != 0 || (!automatic && !timed && s->adapt <= 0)) return status;
@@ -838,19 +856,19 @@ static int configure_plan(job *j) {
         j->planner->found->found[0].plan = NULL;
     }
     if (j->processes > 1) status = spread_plan(j, &granules);
-    return status == 0 ? feed_group(&j->feed, granules) : status;
+    return status == 0 ? group_items(j, j->ranks.plan, granules) : status;
 }
 
 /* --plan FILE: micro-batches of as many granules as in the step that the plan was made for. */
 static int follow_plan(job *j) {
     const het_plan_step *step = &j->ranks.plan->step;
     const step_feed *f = &j->feed;
-    if (step->length == 0 || j->ranks.schedule != NULL) return 0;
+    if (step->length == 0 || j->ranks.schedule != NULL) return group_items(j, j->ranks.plan, f->most);
     if (step->granules != f->items || step->sequences != f->item_sequences || step->length != f->length)
         fail(0, "warning: --plan %s was made for a step of %lld granules of %lld x %lld tokens; this one has %lld of %lld x %lld", j->set.plan,
              (long long)step->granules, (long long)step->sequences, (long long)step->length, (long long)f->items, (long long)f->item_sequences,
              (long long)f->length);
-    return step->sequences == f->item_sequences ? feed_group(&j->feed, step->micro_batch) : 0;
+    return group_items(j, j->ranks.plan, step->sequences == f->item_sequences ? step->micro_batch : f->most);
 }
 
 /* Ranks that the plan leaves without work are named, with what would feed them. What is trained does not depend on them: nothing is changed. */
@@ -943,10 +961,12 @@ static const char *less_memory(const settings *s) {
         "fewer --sequences, a smaller --length or another --plan need less";
 }
 
-/* Room for micro-batches of so many items of a step. */
-static void limit_micro_batches(const job *j, het_limits *limits, int64_t most) {
+/* Room for a plan's micro-batches of so many items of a step. */
+static void limit_micro_batches(const job *j, het_limits *limits, const het_plan *plan, int64_t most) {
+    int64_t limit[LAYOUT_RANKS], counts[LAYOUT_RANKS];
+    const int limited = layout_limits(&j->ranks, plan, limit);
     limits->max_sequences = most * j->feed.item_sequences, limits->max_tokens = limits->max_sequences * j->feed.length;
-    limits->max_micro_batches = (j->feed.items + most - 1) / most;
+    limits->max_micro_batches = feed_count(&j->feed, most, plan, limited ? limit : NULL, counts);
 }
 
 /* Slices of long micro-batches alone, several updates a step; a plan's file may have its own. Several updates are not clipped. What 2bw means is
@@ -1010,12 +1030,14 @@ static int check_versions(job *j) {
     const het_plan *plan = j->ranks.plan;
     const het_schedule *lists = j->ranks.schedule;
     int64_t micro_batches = j->feed.micro_batches;
+    het_limits limits;
     int status;
     for (int64_t i = 0; i < j->changes; i++) {
         const planned_change *c = &j->change[i];
         if (c->rank >= 0 || c->step > j->resumed_step + 1) continue;
         plan = c->plan, lists = NULL;
-        if (c->granules > 0) micro_batches = (j->feed.items + c->granules - 1) / c->granules;
+        limit_micro_batches(j, &limits, plan, c->granules > 0 ? c->granules : j->feed.most);
+        micro_batches = limits.max_micro_batches;
     }
     if ((status = set_versions(j, plan, lists, micro_batches)) != 0 || j->saved == NULL || j->set.force_resume) return status;
     if (saved == NULL) saved = "1 update a step";
@@ -1049,7 +1071,7 @@ static int configure_context(job *j) {
     d->layout.transport = j->transport;
     if ((status = experts_start(&j->experts, s->experts, d)) != 0) return status;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || whole ||
-                       s->slice_tokens > 0 || j->ranks.world > 1)) {
+                       s->slice_tokens > 0 || j->ranks.world > 1 || j->ranks.all[0].max_tokens > 0)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store, whole);
         if (status != 0) return status;
         if (s->memory_limit > 0) j->ranks.plan->memory_limit = s->memory_limit;
@@ -1059,7 +1081,7 @@ static int configure_context(job *j) {
     status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
                           d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
     if (status != 0) return status;
-    limit_micro_batches(j, &d->limits, j->feed.most);
+    limit_micro_batches(j, &d->limits, d->layout.plan, j->feed.most);
     d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
@@ -1074,7 +1096,7 @@ static int configure_context(job *j) {
     if (status != 0) return status;
     status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches);
     if (status != 0 || (status = configure_plan(j)) != 0 || s->steps == 0) return status;
-    if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
+    if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->ranks.plan, j->feed.most);
     if ((status = check_changes(j)) != 0 || (status = check_versions(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL)
@@ -1603,8 +1625,9 @@ static void show_configuration(const job *j) {
                                    (long long)j->scaled_from, (long long)j->ranks.world);
     printf("step     %lld x %lld sequences of %lld tokens", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length);
     if (j->feed.micro_batches != s->micro_batches) {
-        printf(", in %lld micro-batches of %lld granules", (long long)j->feed.micro_batches, (long long)j->feed.most);
-        if (j->feed.items % j->feed.most != 0) printf(", the last of %lld", (long long)(j->feed.items % j->feed.most));
+        printf(", in %lld micro-batches of %s%lld granules", (long long)j->feed.micro_batches, j->feed.limited ? "at most " : "",
+               (long long)j->feed.most);
+        if (!j->feed.limited && j->feed.items % j->feed.most != 0) printf(", the last of %lld", (long long)(j->feed.items % j->feed.most));
     }
     printf("; %s, %s sums\n", s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     if (strchr(j->versions, '(') != NULL) printf("versions %s\n", j->versions);
@@ -1774,7 +1797,7 @@ static int check_changes(job *j) {
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
         if ((status = check_slices(j, "--replan", c->plan->slices, most)) != 0) break;
-        limit_micro_batches(j, &d.limits, most);
+        limit_micro_batches(j, &d.limits, c->plan, most);
         if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) continue;
         status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
     }
@@ -1800,7 +1823,7 @@ static int start_adapting(job *j) {
 static int go_over(job *j, int64_t granules, const char *why) {
     het_replan_desc to;
     double start = seconds_now();
-    int status = feed_group(&j->feed, granules);
+    int status = group_items(j, j->ranks.plan, granules);
     if (status != 0) return status;
     memset(&to, 0, sizeof to);
     to.plan = j->ranks.plan, to.schedule = j->ranks.schedule;

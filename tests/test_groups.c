@@ -688,7 +688,7 @@ static void *process_run(void *arg)
     return NULL;
 }
 
-/* ranks: processes one behind the other, '|' between them. */
+/* ranks: processes one behind the other, '|' between them. Devices have the limits of the run's. */
 static void processes_run(layout *l, post_office *office, process *run, const char *ranks, het_plan *second, int steps)
 {
     size_t i, at = 0, n;
@@ -698,12 +698,13 @@ static void processes_run(layout *l, post_office *office, process *run, const ch
     for (n = 0; n < (size_t)office->processes; n++) {
         layout own;
         char part[MOST + 1] = "";
-        size_t length = strcspn(ranks + at, "|");
+        const size_t length = strcspn(ranks + at, "|"), first = at - n;
         memcpy(part, ranks + at, length);
         at += length + 1;
         own.run.desc = l->run.desc;
         layout_ranks(&own, part);
         memcpy(run[n].device, own.device, sizeof own.device);
+        for (i = 0; i < length; i++) run[n].device[i].max_tokens = l->run.device[first + i].max_tokens;
         run[n].desc = own.run.desc;
         run[n].desc.layout.devices = run[n].device;
         run[n].desc.layout.plan = l->run.plan;
@@ -814,6 +815,21 @@ static void groups_reach_over_processes(void **state)
     layout_end(&l);
 }
 
+/* Each process knows what the devices of others take: as dp the second rank's largest micro-batch has 32 tokens, as a pipeline one of 48 comes. */
+static void limits_reach_over_processes(void **state)
+{
+    static const char said[] = "micro-batch 2: 48 tokens; it falls to pipeline 0, and max_tokens of rank 1 there is 32";
+    char texts[1200], *first;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    l.run.device[1].max_tokens = 32;
+    assert_int_equal(processes_train(&l, "c|c", "dp", 0, texts, sizeof texts), 2);
+    first = strstr(texts, said);
+    if (first == NULL || strstr(first + 1, said) == NULL) fail_msg("%s", texts);
+    layout_end(&l);
+}
+
 /* One process fails; the others say which one, and why. */
 static void a_failing_process_is_named(void **state)
 {
@@ -856,6 +872,7 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(groups_reach_over_processes),
         cmocka_unit_test(who_has_no_work_has_no_letters),
+        cmocka_unit_test(limits_reach_over_processes),
         cmocka_unit_test(a_failing_process_is_named),
     };
     late_start();

@@ -21,6 +21,13 @@ static void start(support_run *run, het_family family, int64_t ranks)
     run->desc.layout.deadline = 20.0;
 }
 
+static void refused(const het_desc *bad, het_result code, const char *words)
+{
+    het_ctx *ctx;
+    het_error error;
+    EXPECT_ERROR(het_create(bad, &ctx, &error), code, error.text, words);
+}
+
 /* A context that has made its first step, with the micro-batches of that step. */
 typedef struct stepped {
     support_run run;
@@ -316,6 +323,145 @@ static void ranks_without_work_add_nothing(void **state)
         support_run_plan(&run, "dp", NULL, 1);
         support_train_same(&base, &run, SUPPORT_TOGETHER, "a rank without work");
     }
+    support_run_end(&run);
+}
+
+/* ---- devices that take smaller micro-batches than others ---- */
+
+typedef struct limited {
+    const char *plan, *layout;
+    int64_t ranks, slices, limit[4], room[4]; /* room: the most tokens of a micro-batch of the rank's pipelines */
+} limited;
+#define SHARED_RANK "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}," \
+                    "{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]}]}"
+static const limited limits[] = { /* micro-batches of 97 and 24 tokens, of 121 that a step may have */
+    { "dp", "024|135", 2, 1, { 0, 24 }, { 121, 24 } },
+    { "dp", "135|024", 2, 3, { 24, 500 }, { 24, 121 } },
+    { "dp2xpp2", "024|135", 4, 1, { 97, 0, 0, 24 }, { 97, 97, 24, 24 } },
+    { "dp2xpp2", "024|135", 4, 3, { 0, 0, 24, 30 }, { 121, 121, 24, 24 } },
+    { "dp2xcp2", "024|135", 4, 1, { 0, 100, 40, 24 }, { 100, 100, 24, 24 } },
+    { SHARED_RANK, "024|135", 2, 1, { 0, 24 }, { 121, 24 } }, /* which runs the first pipeline too */
+};
+
+static void limited_start(support_run *run, const limited *c)
+{
+    start(run, HET_LLAMA, c->ranks);
+    for (int64_t r = 0; r < c->ranks; r++) run->device[r].max_tokens = c->limit[r];
+    support_run_plan(run, c->plan, "1f1b", c->slices);
+}
+
+/* A rank has the room of one in a context where no micro-batch is larger than its pipelines take, as estimated. */
+static void limited_room(support_run *run, const limited *c)
+{
+    support_memory counted;
+    size_t all = 0;
+    het_ctx *ctx;
+    run->desc.host.allocator = support_allocator(&counted);
+    ctx = support_create(&run->desc);
+    for (int64_t r = 0; r < c->ranks; r++) {
+        het_desc like = run->desc;
+        het_device_desc device[4];
+        het_memory is, estimate, plain;
+        memcpy(device, run->device, sizeof device);
+        for (int64_t i = 0; i < c->ranks; i++) device[i].max_tokens = 0;
+        like.layout.devices = device;
+        memset(&like.host.allocator, 0, sizeof like.host.allocator);
+        het_get_memory(ctx, r, &is);
+        all += is.host + is.device;
+        EXPECT_OK(het_memory_estimate(&run->desc, r, &estimate, NULL));
+        assert_memory_equal(&is, &estimate, sizeof is);
+        EXPECT_OK(het_memory_estimate(&like, r, &plain, NULL));
+        assert_true(c->room[r] < like.limits.max_tokens ? is.activations < plain.activations : is.activations == plain.activations);
+        like.limits.max_tokens = c->room[r];
+        EXPECT_OK(het_memory_estimate(&like, r, &plain, NULL));
+        assert_int_equal(is.device, plain.device);
+        assert_int_equal(is.communication, plain.communication);
+    }
+    assert_int_equal(all, counted.bytes);
+    het_destroy(ctx);
+    memset(&run->desc.host.allocator, 0, sizeof run->desc.host.allocator);
+}
+
+static void limited_devices_have_less_room(void **state)
+{
+    support_run run;
+    support_result base;
+    (void)state;
+    start(&run, HET_LLAMA, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    support_run_end(&run);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        limited_start(&run, &limits[i]);
+        limited_room(&run, &limits[i]);
+        support_train_same(&base, &run, limits[i].layout, limits[i].plan);
+        support_run_end(&run);
+    }
+}
+
+/* What does not fit is refused before anything is computed, also by a new plan, in which one pipeline takes what its smallest rank does. */
+static void limited_devices_refuse(void **state)
+{
+    static const char small[] = "micro-batch 1: 97 tokens; it falls to pipeline 1|and max_tokens of rank 3 there is 24",
+                      whole[] = "micro-batch 0: 97 tokens; it falls to pipeline 0|and max_tokens of rank 3 there is 24";
+    support_group fits, turned;
+    het_replan_desc to;
+    support_run run;
+    het_ctx *ctx;
+    het_plan *plan;
+    (void)state;
+    limited_start(&run, &limits[2]);
+    ctx = support_create(&run.desc);
+    support_group_start(&fits, &run.data, 0, "024|135");
+    support_group_start(&turned, &run.data, 0, "135|024");
+    for (int i = 0; i < 2; i++) {
+        EXPECT_ERROR(het_step(ctx, turned.batch, 2, NULL), HET_ERR_LIMIT, het_last_error(ctx), small);
+        EXPECT_ERROR(het_evaluate(ctx, turned.batch, 2, NULL), HET_ERR_LIMIT, het_last_error(ctx), small);
+        EXPECT_OK(het_step(ctx, fits.batch, 2, NULL));
+    }
+    memset(&to, 0, sizeof to);
+    to.plan = plan = support_plan("pp", "1f1b", support_run_units(&run), 4, 1);
+    EXPECT_OK(het_replan(ctx, &to));
+    EXPECT_ERROR(het_step(ctx, fits.batch, 2, NULL), HET_ERR_LIMIT, het_last_error(ctx), whole);
+    EXPECT_OK(het_step(ctx, fits.batch + 1, 1, NULL));
+    het_destroy(ctx);
+    het_plan_free(plan);
+    run.device[3].max_tokens = -1;
+    refused(&run.desc, HET_ERR_INVALID, "devices[].max_tokens is -1");
+    support_group_end(&fits);
+    support_group_end(&turned);
+    support_run_end(&run);
+}
+
+/* The pipeline with the most room generates. */
+static void limited_devices_generate(void **state)
+{
+    enum { COUNT = 40 };
+    float *expected, *logits;
+    const int32_t *token;
+    support_run run;
+    het_ctx *ctx;
+    (void)state;
+    start(&run, HET_LLAMA, 1);
+    token = run.data.block[0][2].token;
+    expected = support_floats(run.desc.model.vocab, 1.0, 1);
+    logits = support_floats(run.desc.model.vocab, 1.0, 1);
+    ctx = support_create(&run.desc);
+    EXPECT_OK(het_infer(ctx, token, COUNT, 0, expected));
+    het_destroy(ctx);
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "dp", NULL, 1);
+    run.device[0].max_tokens = COUNT - 1;
+    ctx = support_create(&run.desc);
+    EXPECT_OK(het_infer(ctx, token, COUNT, 0, logits));
+    assert_memory_equal(logits, expected, (size_t)run.desc.model.vocab * sizeof *logits);
+    het_destroy(ctx);
+    run.device[1].max_tokens = COUNT - 2;
+    ctx = support_create(&run.desc);
+    EXPECT_ERROR(het_infer(ctx, token, COUNT, 0, logits), HET_ERR_LIMIT, het_last_error(ctx), "40 tokens after 0; the context holds 39");
+    EXPECT_OK(het_infer(ctx, token, COUNT - 1, 0, logits));
+    het_destroy(ctx);
+    free(expected);
+    free(logits);
     support_run_end(&run);
 }
 
@@ -901,13 +1047,6 @@ static void the_reduction_that_is_ready_comes_first(void **state)
 
 /* ---- misuse ---- */
 
-static void refused(const het_desc *bad, het_result code, const char *words)
-{
-    het_ctx *ctx;
-    het_error error;
-    EXPECT_ERROR(het_create(bad, &ctx, &error), code, error.text, words);
-}
-
 static void bad_layouts_are_refused(void **state)
 {
     support_run run;
@@ -989,6 +1128,9 @@ int main(void)
         cmocka_unit_test(slices_keep_keys_and_values), cmocka_unit_test(plans_without_a_name_have_lists),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
+        cmocka_unit_test(limited_devices_have_less_room),
+        cmocka_unit_test(limited_devices_refuse),
+        cmocka_unit_test(limited_devices_generate),
         cmocka_unit_test(sums_are_made_at_once_where_they_can),
         cmocka_unit_test(sums_made_at_once_come_and_go),
         cmocka_unit_test(devices_that_only_add_get_zeros),

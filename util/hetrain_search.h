@@ -710,7 +710,8 @@ HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL i
    search: profile, cluster, shard, together, teams (no: devices alone) are looked at, and
    granule_tokens, the longest granule that rows are cut between: 512. A device's memory limit holds
    for the largest micro-batch of its own team: what a context needs that makes room for no more,
-   whereas het_create makes room for limits.max_tokens, the largest of all, on every rank.
+   whereas het_create makes room for limits.max_tokens, the largest of all, on every rank whose
+   device has no max_tokens.
    desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of teams and
    ways: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
    micro-batches. packing->seconds is simulated, its `sequences` are as many of equal length as have
@@ -3299,6 +3300,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
         if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[first + r];
         else memset(&m->device[r], 0, sizeof m->device[r]);
         m->device[r].memory_limit = 0;
+        m->device[r].max_tokens = 0;
         if (m->ranks == 1) m->device[r].speed = 0;
     }
     m->split = split;
@@ -3480,6 +3482,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
         m->device[i] = m->desc->desc->layout.devices[i];
         m->device[i].speed = 0;
         m->device[i].memory_limit = 0;
+        m->device[i].max_tokens = 0;
         s->idle[i].width = HETI_S_IDLE_WIDTH;
         s->idle[i].elements = i == 0 ? elements : 16;
         s->idle[i].last = i == 1;

@@ -6,6 +6,7 @@
      build/het_bench --what predict_slow     pipelines that are not alike, behind slow links: predicted, then measured
      build/het_bench --what predict_divided  teams, divided sums and weights, a keeper: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
+     build/het_bench --what team             one sequence of 4,096 tokens on a rank, and on a team with one of a third of its speed: three minutes
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes
      build/het_bench --what scaling          Megatron-LM's published weak scaling to 3,072 A100s, predicted
      build/het_bench --what late             virtual workers of which one is slow for a while, and hogbatch, on devices that sleep */
@@ -25,7 +26,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
-                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan|scaling|late",
+                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|team|plan|scaling|late",
       OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
@@ -44,7 +45,7 @@ static const option options[] = {
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
-    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN, SCALING, LATE
+    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, TEAM, PLAN, SCALING, LATE
 };
 
 #include "libraries.h"
@@ -805,6 +806,43 @@ static int bench_ranks_unequal(ranks_bench *r) {
     return status;
 }
 
+/* One long sequence on a rank of one thread, and on teams of it and one of a third of its speed, in turns: what they reach of the 4/3 that both are
+   together. By context shares are of whole granules, 512 tokens, and later rows have more keys: of 8 granules 6 and 2, or 7 and 1. */
+static int bench_team(bench *b) {
+    static const char *const label[] = { "one", "context_6_2", "context_7_1", "heads_6_2" };
+    static const char *const team[] = { "", "\"shares\":[6,2]", "\"shares\":[7,1]", "\"shares\":[6,2],\"heads\":[[6,2]]" };
+    static const char model[] = "llama:layers=4,width=512,heads=8,context=4096";
+    const int64_t n = b->set.repetitions, length = b->given[option_find(options, OPTIONS, "--length", 8)] ? b->set.length : 4096;
+    double *ratio = (double *)malloc((size_t)n * sizeof(double));
+    ranks_bench r;
+    int status = ranks_prepare(&r, b, b->given[option_find(options, OPTIONS, "--model", 7)] ? b->set.model : model, 1, length, 1);
+    if (ratio == NULL) return fail(FAILED, "out of memory");
+    for (int i = 0; i < 4 && status == 0; i++) {
+        runner *run = ranks_next(&r, label[i], i > 0 ? 2 : 1, b->cpu, 1);
+        char plan[300] = "dp";
+        if (i > 0) run->device[1].speed = 1.0 / 3.0;
+        if (i > 0)
+            snprintf(plan, sizeof plan, "{\"teams\":[{\"ranks\":[0,1],%s}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,%lld]}]}],"
+                     "\"state_shares\":[3,1]}", team[i], (long long)(2 * r.model.layers + 2));
+        status = ranks_create(&r, run, plan, NULL);
+    }
+    for (int64_t round = -1; round < n && status == 0; round++) status = ranks_round(&r, round);
+    if (status == 0) {
+        ranks_head(&r, "team");
+        for (int i = 0; i < 4; i++) {
+            char name[40];
+            print_runner(&r, &r.run[i]), print_phases(&r.run[i]);
+            for (int64_t round = 0; round < n; round++) ratio[round] = r.run[0].seconds[round] / r.run[i].seconds[round];
+            snprintf(name, sizeof name, "%s_ratio", label[i]);
+            if (i > 0) print_spread_of(name, 1, ratio, n);
+        }
+        ranks_tail(&r);
+    }
+    free(ratio);
+    ranks_end(&r);
+    return status;
+}
+
 /* What an action costs beside arithmetic: devices that compute nothing, 256 micro-batches of 8 tokens. */
 static int bench_ranks_overhead(bench *b) {
     static const struct { const char *plan, *schedule; int64_t ranks; } shapes[] = {
@@ -984,6 +1022,7 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == PREDICT_SLOW)) status = bench_predict(b, predict_slow, PREDICT_COUNT(predict_slow));
     if (status == 0 && (s->what == ALL || s->what == PREDICT_DIVIDED))
         status = bench_predict(b, predict_divided, PREDICT_COUNT(predict_divided));
+    if (status == 0 && s->what == TEAM) status = bench_team(b);
     if (status == 0 && s->what == PLAN) status = bench_plan();
     if (status == 0 && s->what == SCALING) status = bench_scaling();
     if (status == 0 && s->what == LATE) status = bench_late(b);
