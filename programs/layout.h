@@ -130,8 +130,8 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (length < whole && !parse_integer(digits, 1, INT32_MAX, &d->max_tokens))
         return fail(BAD_INPUT, "--devices %s: #%s: the most tokens of a micro-batch, from 1 on", list, digits);
     item += kind + 1, length -= kind + 1;
-    threads = strcspn(item, "@/,");
-    if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/,");
+    threads = strcspn(item, "@/#,");
+    if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/#,");
     if (threads + speed < length && item[threads + speed] == '/') size = length - threads - speed;
     snprintf(digits, sizeof digits, "%.*s", (int)(threads < 31 ? threads : 31), item);
     if (cuda) {
