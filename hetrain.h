@@ -8867,7 +8867,7 @@ typedef struct heti_share {
     heti_communicator *group;                   /* [groups] */
     heti_tree tree;                      /* of heti_join */
     heti_part *part;                     /* [local_count] */
-    int64_t *tokens;                     /* [pipelines] of a micro-batch, at most */
+    int64_t *tokens, *limiter;           /* [pipelines] of a micro-batch, at most; the rank that takes no more */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     heti_border *cut;                       /* [max_micro_batches][slices + 1 + slices x members] of
                                                the present job: where slices begin, and in each
@@ -11151,6 +11151,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->update = HETI_TAKE(&share->arena, heti_counted_update,
                               share->updates > 1 ? ctx->chain.block_count * share->updates : 0);
     share->tokens = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    share->limiter = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
@@ -11158,22 +11159,18 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
 }
 
-/* Whether pipeline p has a stage that the rank, or its team, runs. */
-static int heti_is_in(const het_plan *plan, int64_t p, int64_t rank) {
-    const int64_t leader = heti_leader(plan, rank);
-    int64_t s = plan->first_stage[p];
-    while (s < plan->first_stage[p + 1] && plan->stage[s].rank != leader) s++;
-    return s < plan->first_stage[p + 1];
-}
-
 /* Pipelines take micro-batches that all their ranks take. */
 static void heti_find_limits(het_ctx *ctx) {
-    for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
-        int64_t *most = &ctx->share.tokens[p];
-        *most = ctx->desc.limits.max_tokens;
-        for (int64_t rank = 0; rank < ctx->world.ranks; rank++)
-            if (ctx->world.tokens[rank] > 0 && heti_is_in(ctx->share.plan, p, rank))
-                *most = heti_min(*most, ctx->world.tokens[rank]);
+    const het_plan *plan = ctx->share.plan;
+    for (int64_t p = 0; p < plan->pipelines; p++) ctx->share.tokens[p] = ctx->desc.limits.max_tokens;
+    for (int64_t rank = 0; rank < ctx->world.ranks; rank++) {
+        const int64_t limit = ctx->world.tokens[rank], leader = limit > 0 ? heti_leader(plan, rank) : -1;
+        for (int64_t s = 0; s < plan->stages && limit > 0; s++) {
+            const int64_t p = plan->stage[s].pipeline;
+            if (plan->stage[s].rank != leader || limit >= ctx->share.tokens[p]) continue;
+            ctx->share.tokens[p] = limit;
+            ctx->share.limiter[p] = rank;
+        }
     }
 }
 
@@ -11343,12 +11340,14 @@ static int64_t heti_slice_rows(const het_ctx *ctx, int64_t most) { return heti_r
 static void heti_find_team(heti_rank *r) {
     heti_part *part = r->part;
     het_team *team = &part->team;
+    const het_plan *plan = r->ctx->share.plan;
+    team->plan = het_plan_team(plan, r->rank, &team->members);
     part->tokens = 0;
-    for (int64_t p = 0; p < r->ctx->share.plan->pipelines; p++)
-        if (heti_is_in(r->ctx->share.plan, p, r->rank)) part->tokens = heti_max(part->tokens, r->ctx->share.tokens[p]);
+    for (int64_t s = 0; s < plan->stages; s++)
+        if (plan->stage[s].rank == (team->plan ? team->plan->leader : r->rank))
+            part->tokens = heti_max(part->tokens, r->ctx->share.tokens[plan->stage[s].pipeline]);
     if (part->tokens == 0) part->tokens = r->ctx->desc.limits.max_tokens;
     part->limits = heti_rank_rows(r->ctx, r->rank, part->tokens);
-    team->plan = het_plan_team(r->ctx->share.plan, r->rank, &team->members);
     part->members = team->members;
     part->member = team->member = part->limits.member;
     for (int64_t i = 0; i < team->members && team->plan; i++)
@@ -12823,12 +12822,10 @@ static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t b
 
 /* Whether pipeline p, to which micro-batch m of the job falls, takes so many tokens. */
 static het_result heti_check_limit(het_ctx *ctx, int64_t p, int64_t m) {
-    const int64_t tokens = ctx->task.batches[m].tokens, most = ctx->share.tokens[p];
-    int64_t rank = 0;
-    if (tokens <= most) return HET_OK;
-    while (ctx->world.tokens[rank] != most || !heti_is_in(ctx->share.plan, p, rank)) rank++;
+    const heti_share *share = &ctx->share;
+    if (ctx->task.batches[m].tokens <= share->tokens[p]) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens; it falls to pipeline %d, and max_tokens "
-                     "of rank %d there is %d", m, tokens, p, rank, most);
+                     "of rank %d there is %d", m, ctx->task.batches[m].tokens, p, share->limiter[p], share->tokens[p]);
 }
 
 /* Cuts micro-batch m of the job, which is pipeline p's, into granules and these into slices; the

@@ -104,6 +104,7 @@ static inline void tell_options(char *text, size_t capacity) {
         { "clip must be negative, spike and skip_bad_steps off", "it wants --clip 0, no --spike and --on-bad-step stop" },
         { "the plan's `updates` is", "--updates is" },
         { "het_desc.model.lora_rank", "--lora" }, { "local_loss is", "--local-loss is" },
+        { "and max_tokens of rank", "and --devices ...#TOKENS of rank" },
         { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
     };
     size_t i, length;

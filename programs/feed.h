@@ -11,8 +11,8 @@ typedef struct step_feed {
     int64_t item_sequences, item_granules, item_longest; /* of an item; tokens of its longest granule */
     int64_t *item_granule_start;         /* [item_granules + 1] */
     int64_t most, micro_batches;         /* items a micro-batch, at most; micro-batches a step */
-    int64_t *part;                       /* [micro_batches] items of each: `most`, or what its pipeline takes, and at the end what is left */
-    int limited;                         /* 1: pipelines take unlike ones. Then micro-batches stay in their places where later ones are empty */
+    int64_t *part;                       /* [micro_batches] items of each: `most`, the last one what is left */
+    int limited;                         /* 1: in proportion to what their pipelines take; they keep their places where some are empty */
     int64_t *sequence_start, *granule_start; /* of the largest micro-batch */
     het_batch *batch;                    /* [micro_batches] */
 } step_feed;
@@ -41,7 +41,7 @@ static inline int64_t feed_count(const step_feed *f, int64_t most, const het_pla
 
 /* `most` items a micro-batch from now on, or what pipelines take: as feed_count. counts: room for [pipelines], NULL without limits. */
 static inline int feed_group(step_feed *f, int64_t most, const het_plan *plan, const int64_t *limit, int64_t *counts) {
-    int64_t i, k, p, left = f->items;
+    int64_t i, k, p, room = 0, whole = f->items, before = 0;
     free(f->part), free(f->sequence_start), free(f->granule_start), free(f->batch);
     f->most = most < f->items ? most : f->items;
     f->limited = limit != NULL;
@@ -51,12 +51,14 @@ static inline int feed_group(step_feed *f, int64_t most, const het_plan *plan, c
     f->granule_start = (int64_t *)malloc((size_t)(f->most * f->item_granules + 1) * sizeof(int64_t));
     f->batch = (het_batch *)malloc((size_t)f->micro_batches * sizeof(het_batch));
     if (f->part == NULL || f->sequence_start == NULL || f->granule_start == NULL || f->batch == NULL) return fail(FAILED, "out of memory");
-    for (i = p = k = 0; i < f->micro_batches; i++, k++) {
-        int64_t room = f->most;
+    for (p = 0; limit != NULL && p < plan->pipelines; p++) whole = (p > 0 ? whole : 0) + counts[p] * feed_room(f, f->most, limit[p]);
+    for (i = p = k = 0; i < f->micro_batches; i++, k++) { /* together the first ones have as much of the items as of all room */
+        int64_t end;
         while (limit != NULL && k == counts[p]) p++, k = 0;
-        if (limit != NULL) room = feed_room(f, f->most, limit[p]);
-        f->part[i] = room < left ? room : left;
-        left -= f->part[i];
+        room += limit != NULL ? feed_room(f, f->most, limit[p]) : f->most;
+        end = room < whole ? f->items * room / whole : f->items;
+        f->part[i] = end - before;
+        before = end;
     }
     for (i = 0; i <= f->most * f->item_sequences; i++) f->sequence_start[i] = i * f->length;
     f->granule_start[0] = 0;
