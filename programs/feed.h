@@ -56,7 +56,7 @@ static inline int feed_group(step_feed *f, int64_t most, const het_plan *plan, c
         int64_t end;
         while (limit != NULL && k == counts[p]) p++, k = 0;
         room += limit != NULL ? feed_room(f, f->most, limit[p]) : f->most;
-        end = room < whole ? f->items * room / whole : f->items;
+        end = room < whole ? (2 * f->items * room + whole) / (2 * whole) : f->items; /* rounded */
         f->part[i] = end - before;
         before = end;
     }
