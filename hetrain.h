@@ -10360,7 +10360,7 @@ static het_result heti_open_chain(het_ctx *ctx) {
 }
 
 /* Asks a unit of the chain to describe itself on a rank (NULL: parameters only), behind the unit
-   before it, within what the plan, if there is one, gives the rank. program: room for its program. */
+   before it, within what the plan, if there is one, gives the rank. program: room for one. */
 static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r, het_program *program,
                                 het_unit_info *info) {
     const het_unit *unit = &ctx->chain.unit[index].unit;
@@ -15629,7 +15629,7 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     return HET_OK;
 }
 
-/* The pipeline that generates: of those with lists one that takes the longest sequences, the first. */
+/* The pipeline that generates: of those with lists the one that takes most tokens, the first. */
 static int64_t heti_infer_pipeline(const het_ctx *ctx) {
     const heti_share *share = &ctx->share;
     int64_t pipeline = 0, most = 0;
