@@ -834,33 +834,26 @@ typedef struct heti_p_dual {
     int64_t waiting, weights;           /* put into make->waiting, taken from it */
 } heti_p_dual;
 
-static void heti_p_dual_forward(heti_p_dual *dual, int chunk) {
-    heti_p_pattern_add(dual->make, dual->stage[chunk], HET_ACTION_F, dual->forward[chunk]++);
-}
-
-static void heti_p_dual_backward(heti_p_dual *dual, int chunk, int split) {
-    heti_p_dual_weight weight;
-    weight.stage = dual->stage[chunk];
-    weight.micro_batch = dual->backward[chunk]++;
-    if (split) dual->make->waiting[dual->waiting++] = weight;
-    heti_p_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
-}
-
-static void heti_p_dual_weights(heti_p_dual *dual) {
-    const heti_p_dual_weight *weight = &dual->make->waiting[dual->weights++];
-    heti_p_pattern_add(dual->make, weight->stage, HET_ACTION_W, weight->micro_batch);
-}
-
-/* A forward of one chunk together with a backward of the other, slice by slice. */
-static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
+/* Steps by letters, small ones of chunk 0, capitals of chunk 1: f a forward, b a backward, i one
+   whose W comes later, w the oldest such W of both, p a forward of this chunk and a backward of the
+   other as a pair. */
+static void heti_p_dual_step(heti_p_dual *dual, char step) {
     heti_p_make *make = dual->make;
-    const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items,
-                  slices = make->play->plan->slices;
-    const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
-    heti_p_dual_forward(dual, chunk);
-    heti_p_dual_backward(dual, 1 - chunk, 0);
-    if (forward >= count || backward >= count || !make->play->stage[dual->stage[1 - chunk]].backward) return;
-    for (int64_t k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
+    const int chunk = strchr("FBIP", step) != NULL;
+    const int64_t at = make->items, slices = make->play->plan->slices;
+    heti_p_dual_weight weight = { dual->stage[chunk], dual->backward[chunk] };
+    if (step == 'w') {
+        weight = make->waiting[dual->weights++];
+        heti_p_pattern_add(make, weight.stage, HET_ACTION_W, weight.micro_batch);
+    } else if (step == 'i' || step == 'I') {
+        make->waiting[dual->waiting++] = weight;
+        heti_p_pattern_add(make, weight.stage, HET_ACTION_I, dual->backward[chunk]++);
+    } else if (step == 'b' || step == 'B') {
+        heti_p_pattern_add(make, weight.stage, HET_ACTION_B, dual->backward[chunk]++);
+    } else heti_p_pattern_add(make, weight.stage, HET_ACTION_F, dual->forward[chunk]++);
+    if (step != 'p' && step != 'P') return;
+    heti_p_dual_step(dual, chunk ? 'b' : 'B');
+    for (int64_t k = 0; k < 2 * slices && make->items - at == 2 * slices; k++) { /* both are there: slice by slice */
         heti_p_make_item *item = &make->item[at + k];
         item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
         item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
@@ -868,57 +861,36 @@ static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
     }
 }
 
-/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a
-   forward up; the steady state, pairs; backwards up and pairs; backwards up and down, split from
-   the middle on (on odd ranks before the one up, on even ranks after it); W and backwards down; the
-   W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
-static void heti_p_dual_phases(heti_p_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches) {
-    int split = 0;
-    for (int64_t i = 0; i < 2 * (ranks - 1 - r); i++) heti_p_dual_forward(dual, 0);
-    for (int64_t i = 0; i <= r; i++) {
-        heti_p_dual_forward(dual, 0);
-        heti_p_dual_forward(dual, 1);
-    }
-    for (int64_t i = 0; i < ranks - 1 - r; i++) {
-        heti_p_dual_backward(dual, 1, 1);
-        heti_p_dual_weights(dual);
-        heti_p_dual_forward(dual, 1);
-    }
-    for (int64_t i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
-        if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
-            heti_p_dual_forward(dual, 0);
-            heti_p_dual_backward(dual, 1, 0);
-        } else {
-            heti_p_dual_pair(dual, 0);
-        }
-        heti_p_dual_pair(dual, 1);
-    }
-    for (int64_t i = 0; i < ranks - 1 - r; i++) {
-        heti_p_dual_backward(dual, 1, 0);
-        heti_p_dual_pair(dual, 1);
-    }
-    for (int64_t i = 0; i <= r; i++) {
-        if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
-        heti_p_dual_backward(dual, 1, split);
-        if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
-        heti_p_dual_backward(dual, 0, split);
-    }
-    for (int64_t i = 0; i < ranks - 1 - r; i++) {
-        heti_p_dual_weights(dual);
-        heti_p_dual_backward(dual, 0, 1);
-    }
-    while (dual->weights < dual->waiting) heti_p_dual_weights(dual);
+static void heti_p_dual_steps(heti_p_dual *dual, int64_t times, const char *steps) {
+    for (int64_t i = 0; i < times; i++)
+        for (const char *step = steps; *step != 0; step++) heti_p_dual_step(dual, *step);
 }
 
-static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *lane, int64_t position) {
-    const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[lane->pipeline], stages = plan->first_stage[lane->pipeline + 1] - first;
+/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a
+   forward up; the steady state, pairs, but for what the last rank's own forward has just made:
+   there is nothing to overlap; backwards up and pairs; backwards up and down, split from the middle
+   on (on odd ranks before the one up, on even ranks after it); W and backwards down; the W left
+   over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
+static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *lane, int64_t r) {
+    const int64_t first = make->play->plan->first_stage[lane->pipeline],
+                  stages = make->play->plan->first_stage[lane->pipeline + 1] - first, behind = stages / 2 - 1 - r,
+                  micro_batches = heti_p_max(make->play->counts[lane->pipeline], stages);
     heti_p_dual dual;
     memset(&dual, 0, sizeof dual);
     dual.make = make;
-    dual.stage[0] = first + position;
-    dual.stage[1] = first + stages - 1 - position;
-    heti_p_dual_phases(&dual, stages / 2, position, heti_p_max(make->play->counts[lane->pipeline], stages));
+    dual.stage[0] = first + r;
+    dual.stage[1] = first + stages - 1 - r;
+    heti_p_dual_steps(&dual, 2 * behind, "f");
+    heti_p_dual_steps(&dual, r + 1, "fF");
+    heti_p_dual_steps(&dual, behind, "IwF");
+    heti_p_dual_steps(&dual, behind == 0, "fBP");
+    heti_p_dual_steps(&dual, micro_batches - stages + r + 1 - (behind == 0), "pP");
+    heti_p_dual_steps(&dual, behind, "BP");
+    heti_p_dual_steps(&dual, (r + 1) / 2, "Bb");
+    heti_p_dual_steps(&dual, r % 2 == 0, "Bi");
+    heti_p_dual_steps(&dual, (r + 1) / 2, "Ii");
+    heti_p_dual_steps(&dual, behind, "wi");
+    heti_p_dual_steps(&dual, dual.waiting - dual.weights, "w");
 }
 
 /* ---- blocks: the V schedules ----
@@ -1101,8 +1073,17 @@ static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
 static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a, int64_t gear) {
     const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
     const int64_t stage = plan->first_stage[a->pipeline] + a->stage;
-    if (heti_p_gear(plan, &plan->stage[stage]) != gear || !het_plan_backward(plan, stage)) return -1;
+    if (a->kind > HET_ACTION_W || heti_p_gear(plan, &plan->stage[stage]) != gear || !het_plan_backward(plan, stage))
+        return -1;
     return a->micro_batch * (gear / turns) / s->micro_batches[a->pipeline] * turns + a->pipeline % turns;
+}
+
+/* The last F before an action of the same stage and micro-batch. */
+static const het_action *heti_p_forward_before(const het_action *a) {
+    const het_action *f = a - 1;
+    while (f->kind != HET_ACTION_F || f->stage != a->stage || f->micro_batch != a->micro_batch ||
+           f->pipeline != a->pipeline) f--;
+    return f;
 }
 
 /* A rank's versions of the stages with so many updates. left: of each update, gradients to come on
@@ -1114,16 +1095,15 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
     int64_t newest = 0;
     memset(left, 0, HETI_T_CAST(size_t, gear) * sizeof *left);
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *a = &s->action[i];
-        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a, gear) : -1;
-        if (update >= 0 && a->kind != HET_ACTION_F) left[update]++;
+        const int64_t update = heti_p_update_of(plan, s, &s->action[i], gear);
+        if (update >= 0 && s->action[i].kind != HET_ACTION_F) left[update]++;
     }
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         het_action *a = &s->action[i];
-        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a, gear) : -1;
-        const int mine = update >= 0;
+        const int64_t update = heti_p_update_of(plan, s, a, gear);
         while (newest < gear && left[newest] == 0) newest++;
-        if (mine && a->kind == HET_ACTION_F && a->slice == 0) {
+        if (update < 0) continue;
+        if (a->kind == HET_ACTION_F && a->slice == 0) {
             const int64_t wanted =
                 late == -1 ? heti_p_min(newest, update) : heti_p_max(update - heti_p_max(late, 0), 0);
             if (wanted > newest && late >= 0)
@@ -1132,12 +1112,9 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
                                    "fewer updates or more staleness", plan->schedule, a->micro_batch, update, gear,
                                    late, wanted, rank, a->stage);
             a->version = HETI_T_CAST(int32_t, wanted);
-        } else if (mine && a->kind == HET_ACTION_F) {
-            int64_t first = i - 1; /* as its micro-batch's first slice */
-            while (s->action[first].kind != HET_ACTION_F || s->action[first].stage != a->stage ||
-                   s->action[first].micro_batch != a->micro_batch || s->action[first].pipeline != a->pipeline) first--;
-            a->version = s->action[first].version;
-        } else if (mine) {
+        } else if (a->kind == HET_ACTION_F) {
+            a->version = heti_p_forward_before(a)->version; /* as its micro-batch's first slice */
+        } else {
             a->version = HETI_T_CAST(int32_t, update);
             left[update]--;
         }
@@ -1195,14 +1172,13 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
 HETRAIN_API int64_t het_schedule_late(const het_plan *plan, const het_schedule *schedule, double *mean) {
     int64_t most = 0, late = 0, gradients = 0;
     for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) {
-        const het_action *a = &schedule->action[i], *f = a;
+        const het_action *a = &schedule->action[i];
         if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || a->slice > 0) continue;
         const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
-        while (f->kind != HET_ACTION_F || f->stage != a->stage || f->micro_batch != a->micro_batch ||
-               f->pipeline != a->pipeline) f--;
-        most = heti_p_max(most, a->version - f->version);
-        late += (a->version - f->version) * (stage->unit_end - stage->unit_begin);
-        gradients += stage->unit_end - stage->unit_begin;
+        const int64_t units = stage->unit_end - stage->unit_begin, by = a->version - heti_p_forward_before(a)->version;
+        most = heti_p_max(most, by);
+        late += by * units;
+        gradients += units;
     }
     *mean = HETI_T_CAST(double, late) / HETI_T_CAST(double, heti_p_max(gradients, 1));
     return most;
@@ -1249,57 +1225,67 @@ static het_result heti_p_plans_syntax(heti_p_plans *r) {
     return heti_t_json_result(&r->json, "het_plan_read", r->error);
 }
 
-/* Which of `names` the next key of an object is, whose value is then at the cursor; -1: the object
-   has ended, or *result is an error. seen: 0 at first, when the object is entered. */
-static int heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, unsigned *seen, het_result *result) {
-    char key[32];
-    size_t length = 0;
-    int found = 0;
-    if (*seen == 0) het_json_enter(&r->json, HET_JSON_OBJECT);
-    if (!het_json_next(&r->json, key, sizeof key, &length)) {
-        *result = heti_p_plans_syntax(r);
-        return -1;
-    }
-    while (found < count && !heti_t_is(key, length, names[found])) found++;
-    if (found < count && ((*seen >> found) & 1u) == 0) {
-        *seen |= 1u << found;
-        return found;
-    }
-    *result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
-                          found == count ? "unknown" : "repeated", key, strlen(key));
-    return -1;
-}
+/* Reads the value at the cursor, into `to` where it is one. */
+typedef het_result heti_p_plans_value(heti_p_plans *r, void *to);
 
-/* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
-static het_result heti_p_plans_real(heti_p_plans *r, const char *what, int64_t number, double least, double *value) {
-    if (!het_json_real(&r->json, value) && strcmp(r->json.rule, "a number beyond double") == 0)
-        return HETI_P_BAD(r, "het_plan_read: %s %d is not finite", what, number);
-    HETI_T_TRY(heti_p_plans_syntax(r));
-    if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
-        *value = 0.0;
-        return HET_OK;
-    }
-    if (*value >= HETI_P_PLANS_LEAST && *value <= HETI_P_PLANS_MOST) return HET_OK;
-    return HETI_P_BAD(r, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", what, number, *value,
-                      least <= 0.0 ? "0 or " : "");
-}
+/* A key of an object; each: of an array, each of whose values is read so. NULL ends a list of keys. */
+typedef struct heti_p_plans_key { const char *name; int each; heti_p_plans_value *read; void *to; } heti_p_plans_key;
 
-/* An array of them, stored where `to` is not NULL. */
-static het_result heti_p_plans_reals(heti_p_plans *r, const char *what, double least, int64_t most, double *to,
-                                     int64_t *count) {
-    *count = 0;
+static het_result heti_p_plans_each(heti_p_plans *r, heti_p_plans_value *read, void *to) {
     het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        double value = 0.0;
-        HETI_T_TRY(heti_p_plans_real(r, what, *count, least, &value));
-        if (*count == most) return HETI_P_BAD(r, "het_plan_read: more than %d values of %s", most, what);
-        if (to != NULL) to[*count] = value;
-        ++*count;
+    while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(read(r, to));
+    return heti_p_plans_syntax(r);
+}
+
+/* seen: bit i: there was key i. */
+static het_result heti_p_plans_object(heti_p_plans *r, const heti_p_plans_key *keys, unsigned *seen) {
+    char name[32];
+    size_t length = 0;
+    *seen = 0;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, name, sizeof name, &length)) {
+        int i = 0;
+        while (keys[i].name != NULL && !heti_t_is(name, length, keys[i].name)) i++;
+        if (keys[i].name == NULL || (*seen >> i & 1u) != 0)
+            return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
+                               keys[i].name == NULL ? "unknown" : "repeated", name, strlen(name));
+        *seen |= 1u << i;
+        HETI_T_TRY(keys[i].each ? heti_p_plans_each(r, keys[i].read, keys[i].to) : keys[i].read(r, keys[i].to));
     }
     return heti_p_plans_syntax(r);
 }
 
-static het_result heti_p_plans_units(heti_p_plans *r, het_stage *stage) {
+static het_result heti_p_plans_integer(heti_p_plans *r, void *to) {
+    het_json_integer(&r->json, HETI_T_CAST(int64_t *, to));
+    return heti_p_plans_syntax(r);
+}
+
+/* Shares or limits: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
+typedef struct heti_p_plans_reals {
+    const char *what;
+    double least, *to;                /* to: [most], where the first value goes; NULL: only counted */
+    int64_t most, count;
+} heti_p_plans_reals;
+
+static het_result heti_p_plans_real(heti_p_plans *r, void *to) {
+    heti_p_plans_reals *list = HETI_T_CAST(heti_p_plans_reals *, to);
+    double value = 0.0;
+    if (!het_json_real(&r->json, &value) && strcmp(r->json.rule, "a number beyond double") == 0)
+        return HETI_P_BAD(r, "het_plan_read: %s %d is not finite", list->what, list->count);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (value <= 0.0 && value >= 0.0 && list->least <= 0.0) value = 0.0; /* not -0 */
+    else if (!(value >= HETI_P_PLANS_LEAST && value <= HETI_P_PLANS_MOST))
+        return HETI_P_BAD(r, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", list->what, list->count, value,
+                          list->least <= 0.0 ? "0 or " : "");
+    if (list->count == list->most)
+        return HETI_P_BAD(r, "het_plan_read: more than %d values of %s", list->most, list->what);
+    if (list->to != NULL) list->to[list->count] = value;
+    list->count++;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_units(heti_p_plans *r, void *to) {
+    het_stage *stage = HETI_T_CAST(het_stage *, to);
     int64_t value[3] = { 0, 0, 0 };
     int n = 0;
     het_json_enter(&r->json, HET_JSON_ARRAY);
@@ -1321,21 +1307,19 @@ static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *st
                                                                                 : r->desc.recompute);
 }
 
-/* Slices that keep all. */
-static het_result heti_p_plans_keep(heti_p_plans *r, uint64_t *keep) {
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        int64_t slice = 0;
-        het_json_integer(&r->json, &slice);
-        if (slice < 0 || slice > 63)
-            return HETI_P_BAD(r, "het_plan_read: \"keep\" has slice %d, not one of 0 to 63", slice);
-        *keep |= UINT64_C(1) << slice;
-    }
-    return heti_p_plans_syntax(r);
+/* A slice that keeps all. */
+static het_result heti_p_plans_keep(heti_p_plans *r, void *to) {
+    int64_t slice = 0;
+    het_json_integer(&r->json, &slice);
+    if (slice < 0 || slice > 63)
+        return HETI_P_BAD(r, "het_plan_read: \"keep\" has slice %d, not one of 0 to 63", slice);
+    *HETI_T_CAST(uint64_t *, to) |= UINT64_C(1) << slice;
+    return HET_OK;
 }
 
 /* true, false or "stage". */
-static void heti_p_plans_recomputes(heti_p_plans *r, int32_t *recompute) {
+static het_result heti_p_plans_recomputes(heti_p_plans *r, void *to) {
+    int32_t *recompute = HETI_T_CAST(int32_t *, to);
     char text[8];
     int truth = 0;
     if (het_json_peek(&r->json) != HET_JSON_STRING) {
@@ -1345,28 +1329,26 @@ static void heti_p_plans_recomputes(heti_p_plans *r, int32_t *recompute) {
         *recompute = HET_RECOMPUTE_STAGE;
         if (strcmp(text, "stage") != 0) het_json_fail(&r->json, "recompute is true, false or \"stage\"");
     }
+    return heti_p_plans_syntax(r);
 }
 
-static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
-    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store", "updates", "keep" };
-    const int64_t pipeline = r->count.pipelines;
-    unsigned seen = 0;
-    het_result result;
+/* first: of its pipeline. */
+static het_result heti_p_plans_stage(heti_p_plans *r, void *first) {
+    const int64_t pipeline = r->count.pipelines, number = r->count.stages - *HETI_T_CAST(const int64_t *, first);
     int64_t store = r->desc.store, updates = 0;
-    int found;
     het_stage stage;
+    unsigned seen;
+    const heti_p_plans_key keys[] = { { "rank", 0, heti_p_plans_integer, &stage.rank },
+                                      { "units", 0, heti_p_plans_units, &stage },
+                                      { "recompute", 0, heti_p_plans_recomputes, &stage.recompute },
+                                      { "store", 0, heti_p_plans_integer, &store },
+                                      { "updates", 0, heti_p_plans_integer, &updates },
+                                      { "keep", 1, heti_p_plans_keep, &stage.keep }, { NULL, 0, NULL, NULL } };
     memset(&stage, 0, sizeof stage);
-    while ((found = heti_p_plans_key(r, heti_p_keys, 6, &seen, &result)) >= 0) {
-        if (found == 0) het_json_integer(&r->json, &stage.rank);
-        else if (found == 5) HETI_T_TRY(heti_p_plans_keep(r, &stage.keep));
-        else if (found >= 3) het_json_integer(&r->json, found == 3 ? &store : &updates);
-        else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
-        else heti_p_plans_recomputes(r, &stage.recompute);
-    }
-    HETI_T_TRY(result);
+    HETI_T_TRY(heti_p_plans_object(r, keys, &seen));
     if ((seen & 3u) != 3u)
         return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
-                          heti_p_keys[(seen & 1u) != 0]);
+                          keys[(seen & 1u) != 0].name);
     if (store < 0 || store > INT32_MAX || updates < 0 || updates > INT32_MAX)
         return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d: \"store\" is %d, \"updates\" %d", pipeline,
                           number, store, updates);
@@ -1379,62 +1361,50 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     return HET_OK;
 }
 
-static het_result heti_p_plans_pipeline(heti_p_plans *r) {
-    static const char *const heti_p_keys[] = { "stages", "share" };
-    const int64_t pipeline = r->count.pipelines, first = r->count.stages;
-    unsigned seen = 0;
-    het_result result;
-    double share = 1.0;
-    int found;
-    while ((found = heti_p_plans_key(r, heti_p_keys, 2, &seen, &result)) >= 0) {
-        if (found == 1) {
-            HETI_T_TRY(heti_p_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
-            continue;
-        }
-        het_json_enter(&r->json, HET_JSON_ARRAY);
-        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_stage(r, r->count.stages - first));
-    }
-    HETI_T_TRY(result);
+static het_result heti_p_plans_pipeline(heti_p_plans *r, void *to) {
+    const int64_t pipeline = r->count.pipelines;
+    int64_t first = r->count.stages;
+    heti_p_plans_reals share = { "the share of pipeline", 0.0, r->plan != NULL ? r->plan->share : NULL, pipeline + 1,
+                                 pipeline };
+    const heti_p_plans_key keys[] = { { "stages", 1, heti_p_plans_stage, &first },
+                                      { "share", 0, heti_p_plans_real, &share }, { NULL, 0, NULL, NULL } };
+    unsigned seen;
+    (void)to;
+    HETI_T_TRY(heti_p_plans_object(r, keys, &seen));
     if (r->count.stages == first) return HETI_P_BAD(r, "het_plan_read: pipeline %d has no stages", pipeline);
-    if (r->plan != NULL) {
-        r->plan->share[pipeline] = share;
-        r->plan->first_stage[pipeline + 1] = r->count.stages;
-    }
+    if (r->plan != NULL) r->plan->first_stage[pipeline + 1] = r->count.stages;
     r->count.pipelines++;
     return HET_OK;
 }
 
-static het_result heti_p_plans_slices(heti_p_plans *r) {
-    int64_t count = 0;
-    if (het_json_peek(&r->json) == HET_JSON_ARRAY) {
-        HETI_T_TRY(heti_p_plans_reals(r, "slice", HETI_P_PLANS_LEAST, HETI_P_PLANS_SLICES,
-                                      r->plan != NULL ? r->plan->slice_share : NULL, &count));
-    } else {
-        het_json_integer(&r->json, &count);
-        HETI_T_TRY(heti_p_plans_syntax(r));
-    }
-    if (count < 1 || count > HETI_P_PLANS_SLICES)
-        return HETI_P_BAD(r, "het_plan_read: %d slices, not 1 to %i", count, HETI_P_PLANS_SLICES);
-    r->count.slices = count;
+/* How many, or the share of each. */
+static het_result heti_p_plans_slices(heti_p_plans *r, void *to) {
+    heti_p_plans_reals list = { "slice", HETI_P_PLANS_LEAST, r->plan != NULL ? r->plan->slice_share : NULL,
+                                HETI_P_PLANS_SLICES, 0 };
+    HETI_T_TRY(het_json_peek(&r->json) == HET_JSON_ARRAY ? heti_p_plans_each(r, heti_p_plans_real, &list) :
+               heti_p_plans_integer(r, &list.count));
+    if (list.count < 1 || list.count > HETI_P_PLANS_SLICES)
+        return HETI_P_BAD(r, "het_plan_read: %d slices, not 1 to %i", list.count, HETI_P_PLANS_SLICES);
+    *HETI_T_CAST(int64_t *, to) = list.count;
     return HET_OK;
 }
 
-static het_result heti_p_plans_state(heti_p_plans *r) {
-    int64_t count = 0;
-    HETI_T_TRY(heti_p_plans_reals(r, "the state share of rank", 0.0, r->count.ranks,
-                                  r->plan != NULL ? r->plan->state_share : NULL, &count));
-    if (count != r->count.ranks)
-        return HETI_P_BAD(r, "het_plan_read: %d state shares for %d ranks", count, r->count.ranks);
+static het_result heti_p_plans_state(heti_p_plans *r, void *to) {
+    heti_p_plans_reals list = { "the state share of rank", 0.0, r->plan != NULL ? r->plan->state_share : NULL,
+                                *HETI_T_CAST(const int64_t *, to), 0 };
+    HETI_T_TRY(heti_p_plans_each(r, heti_p_plans_real, &list));
+    if (list.count != list.most)
+        return HETI_P_BAD(r, "het_plan_read: %d state shares for %d ranks", list.count, list.most);
     return HET_OK;
 }
 
 /* Near sets, one a rank, or the ranks that are keepers. */
-static het_result heti_p_plans_ranks(heti_p_plans *r, int near) {
+static het_result heti_p_plans_ranks(heti_p_plans *r, void *is_near) {
+    const int near = *HETI_T_CAST(const int *, is_near);
     int64_t value, count;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (count = 0; het_json_next(&r->json, NULL, 0, NULL); count++) {
-        het_json_integer(&r->json, &value);
-        HETI_T_TRY(heti_p_plans_syntax(r));
+        HETI_T_TRY(heti_p_plans_integer(r, &value));
         if (value < 0 || value >= r->count.ranks || count == r->count.ranks)
             return HETI_P_BAD(r, "het_plan_read: %s: number %d is %d; there are %d ranks", near ? "near" : "keepers",
                               count, value, r->count.ranks);
@@ -1449,20 +1419,20 @@ static het_result heti_p_plans_ranks(heti_p_plans *r, int near) {
 
 static const char *const heti_p_shards[] = { "state", "gradients", "weights" }; /* HET_SHARD_STATE on */
 
-static het_result heti_p_plans_shard(heti_p_plans *r) {
+static het_result heti_p_plans_shard(heti_p_plans *r, void *to) {
     char name[16];
     size_t length = 0;
     int i;
     het_json_string(&r->json, name, sizeof name, &length);
     HETI_T_TRY(heti_p_plans_syntax(r));
-    for (i = 0; i < 3 && strcmp(name, heti_p_shards[i]) != 0; i++) {}
-    if (i == 3 || length != strlen(name))
+    for (i = 0; i < 3 && !heti_t_is(name, length, heti_p_shards[i]); i++) {}
+    if (i == 3)
         return HETI_P_BAD(r, "het_plan_read: \"shard\" is \"%s\", not \"state\", \"gradients\" or \"weights\"", name);
-    r->count.shard = HETI_T_CAST(het_shard, HET_SHARD_STATE + i);
+    *HETI_T_CAST(het_shard *, to) = HETI_T_CAST(het_shard, HET_SHARD_STATE + i);
     return HET_OK;
 }
 
-static het_result heti_p_plans_name(heti_p_plans *r) {
+static het_result heti_p_plans_name(heti_p_plans *r, void *to) {
     char name[sizeof r->count.schedule];
     size_t length = 0;
     het_json_string(&r->json, name, sizeof name, &length);
@@ -1470,34 +1440,36 @@ static het_result heti_p_plans_name(heti_p_plans *r) {
     if (length != strlen(name))
         return HETI_P_BAD(r, "het_plan_read: a schedule's name of %z bytes", length);
     HETI_T_TRY(heti_p_rule_check(name, "het_plan_read", r->error));
-    memcpy(r->count.schedule, name, sizeof name);
+    memcpy(to, name, sizeof name);
     return HET_OK;
 }
 
-static het_result heti_p_plans_step(heti_p_plans *r) {
-    static const char *const heti_p_keys[] = { "granules", "sequences", "length", "micro_batch" };
-    int64_t value[4] = { 0, 0, 0, 0 };
-    unsigned seen = 0;
-    het_result result;
-    int found;
-    while ((found = heti_p_plans_key(r, heti_p_keys, 4, &seen, &result)) >= 0)
-        het_json_integer(&r->json, &value[found]);
-    HETI_T_TRY(result);
-    for (found = 0; found < 4; found++)
-        if (value[found] < 1 || value[found] > HETI_P_PLANS_COUNT)
-            return HETI_P_BAD(r, "het_plan_read: step: \"%s\" is %d, not 1 to %d", heti_p_keys[found], value[found],
+static het_result heti_p_plans_step(heti_p_plans *r, void *to) {
+    het_plan_step *step = HETI_T_CAST(het_plan_step *, to);
+    const heti_p_plans_key keys[] = { { "granules", 0, heti_p_plans_integer, &step->granules },
+                                      { "sequences", 0, heti_p_plans_integer, &step->sequences },
+                                      { "length", 0, heti_p_plans_integer, &step->length },
+                                      { "micro_batch", 0, heti_p_plans_integer, &step->micro_batch },
+                                      { NULL, 0, NULL, NULL } };
+    unsigned seen;
+    memset(step, 0, sizeof *step);
+    HETI_T_TRY(heti_p_plans_object(r, keys, &seen));
+    for (const heti_p_plans_key *key = keys; key->name != NULL; key++) {
+        const int64_t value = *HETI_T_CAST(const int64_t *, key->to);
+        if (value < 1 || value > HETI_P_PLANS_COUNT)
+            return HETI_P_BAD(r, "het_plan_read: step: \"%s\" is %d, not 1 to %d", key->name, value,
                               HETI_P_PLANS_COUNT);
-    if (value[3] > value[0])
-        return HETI_P_BAD(r, "het_plan_read: step: a micro-batch of %d granules, a step of %d", value[3], value[0]);
-    r->count.step.granules = value[0], r->count.step.sequences = value[1];
-    r->count.step.length = value[2], r->count.step.micro_batch = value[3];
+    }
+    if (step->micro_batch > step->granules)
+        return HETI_P_BAD(r, "het_plan_read: step: a micro-batch of %d granules, a step of %d", step->micro_batch,
+                          step->granules);
     return HET_OK;
 }
 
-static het_result heti_p_plans_split(heti_p_plans *r, int *columns) {
+static het_result heti_p_plans_split(heti_p_plans *r, void *to) {
+    int *columns = HETI_T_CAST(int *, to);
     char name[32];
-    size_t length = 0;
-    het_json_string(&r->json, name, sizeof name, &length);
+    het_json_string(&r->json, name, sizeof name, NULL);
     HETI_T_TRY(heti_p_plans_syntax(r));
     *columns = strcmp(name, "columns") == 0;
     if (*columns || strcmp(name, "rows") == 0) return HET_OK;
@@ -1520,90 +1492,82 @@ static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *te
     return HET_OK;
 }
 
-/* Integers of a team: ranks, or the heads of one of its groups. */
-static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *count) {
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        if (*count == HETRAIN_MAX_TEAM)
-            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %i ranks",
-                               HETRAIN_MAX_TEAM);
-        het_json_integer(&r->json, &to[(*count)++]);
-    }
-    return heti_p_plans_syntax(r);
+/* Ranks of a team, or the heads of its members and which of its groups these are in. */
+typedef struct heti_p_plans_members {
+    int64_t value[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM];
+    int64_t count, groups;
+} heti_p_plans_members;
+
+static het_result heti_p_plans_member(heti_p_plans *r, void *to) {
+    heti_p_plans_members *list = HETI_T_CAST(heti_p_plans_members *, to);
+    if (list->count == HETRAIN_MAX_TEAM)
+        return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %i ranks", HETRAIN_MAX_TEAM);
+    list->group[list->count] = list->groups;
+    return heti_p_plans_integer(r, &list->value[list->count++]);
 }
 
-static het_result heti_p_plans_team(heti_p_plans *r) {
-    static const char *const heti_p_keys[] = { "ranks", "shares", "heads", "split" };
-    int64_t rank[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM], heads[HETRAIN_MAX_TEAM];
-    int64_t ranks = 0, shares = 0, divided = 0, groups = 0, i;
+static het_result heti_p_plans_group(heti_p_plans *r, void *to) {
+    HETI_T_TRY(heti_p_plans_each(r, heti_p_plans_member, to));
+    HETI_T_CAST(heti_p_plans_members *, to)->groups++;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_team(heti_p_plans *r, void *to) {
+    heti_p_plans_members ranks, heads;
     double share[HETRAIN_MAX_TEAM];
-    unsigned seen = 0;
-    het_result result;
-    int found, columns = 0;
-    while ((found = heti_p_plans_key(r, heti_p_keys, 4, &seen, &result)) >= 0) {
-        if (found == 3) HETI_T_TRY(heti_p_plans_split(r, &columns));
-        else if (found == 0) HETI_T_TRY(heti_p_plans_integers(r, rank, &ranks));
-        else if (found == 1)
-            HETI_T_TRY(heti_p_plans_reals(r, "the share of member", 0.0, HETRAIN_MAX_TEAM, share, &shares));
-        else {
-            het_json_enter(&r->json, HET_JSON_ARRAY);
-            for (; het_json_next(&r->json, NULL, 0, NULL); groups++) {
-                i = divided;
-                HETI_T_TRY(heti_p_plans_integers(r, heads, &divided));
-                for (; i < divided; i++) group[i] = groups;
-            }
-        }
-    }
-    HETI_T_TRY(result);
-    if (ranks == 0 || ((seen & 2u) != 0 && shares != ranks) || ((seen & 4u) != 0 && divided != ranks))
-        return HETI_P_BAD(r, "het_plan_read: a team of %d ranks has %d shares and divides heads among %d", ranks,
-                          shares, divided);
-    for (i = 0; i < ranks; i++) {
-        het_team_member *m = r->plan != NULL ? &r->plan->member[r->count.members + i] : NULL;
-        if (m == NULL) continue;
-        m->leader = rank[0];
-        m->rank = rank[i];
-        m->share = shares > 0 ? share[i] : 1.0;
-        m->group = divided > 0 ? group[i] : columns ? 0 : i;
-        m->heads = divided > 0 ? heads[i] : 0;
+    heti_p_plans_reals shares = { "the share of member", 0.0, share, HETRAIN_MAX_TEAM, 0 };
+    int columns = 0;
+    unsigned seen;
+    const heti_p_plans_key keys[] = { { "ranks", 1, heti_p_plans_member, &ranks },
+                                      { "shares", 1, heti_p_plans_real, &shares },
+                                      { "heads", 1, heti_p_plans_group, &heads },
+                                      { "split", 0, heti_p_plans_split, &columns }, { NULL, 0, NULL, NULL } };
+    (void)to;
+    ranks.count = ranks.groups = heads.count = heads.groups = 0;
+    HETI_T_TRY(heti_p_plans_object(r, keys, &seen));
+    if (ranks.count == 0 || ((seen & 2u) != 0 && shares.count != ranks.count) ||
+        ((seen & 4u) != 0 && heads.count != ranks.count))
+        return HETI_P_BAD(r, "het_plan_read: a team of %d ranks has %d shares and divides heads among %d", ranks.count,
+                          shares.count, heads.count);
+    for (int64_t i = 0; i < ranks.count && r->plan != NULL; i++) {
+        het_team_member *m = &r->plan->member[r->count.members + i];
+        m->leader = ranks.value[0];
+        m->rank = ranks.value[i];
+        m->share = shares.count > 0 ? share[i] : 1.0;
+        m->group = heads.count > 0 ? heads.group[i] : columns ? 0 : i;
+        m->heads = heads.count > 0 ? heads.value[i] : 0;
         m->columns = columns;
     }
-    if (r->plan != NULL && columns && divided == 0)
-        HETI_T_TRY(heti_p_divide_heads(r, &r->plan->member[r->count.members], ranks));
-    r->count.members += ranks;
+    if (r->plan != NULL && columns && heads.count == 0)
+        HETI_T_TRY(heti_p_divide_heads(r, &r->plan->member[r->count.members], ranks.count));
+    r->count.members += ranks.count;
     return HET_OK;
 }
 
 static het_result heti_p_plans_json(heti_p_plans *r) {
-    static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step", "teams", "near", "keepers", "shard", "updates", "staleness",
-                                            "slice_tokens" };
-    unsigned seen = 0;
-    het_result result;
-    int found;
+    heti_p_plans_reals limit = { "memory limit", 0.0, &r->count.memory_limit, 1, 0 };
+    int near = 1, keepers = 0;
+    const heti_p_plans_key keys[] = { { "pipelines", 1, heti_p_plans_pipeline, NULL },
+                                      { "state_shares", 0, heti_p_plans_state, &r->count.ranks },
+                                      { "slices", 0, heti_p_plans_slices, &r->count.slices },
+                                      { "schedule", 0, heti_p_plans_name, r->count.schedule },
+                                      { "memory_limit", 0, heti_p_plans_real, &limit },
+                                      { "step", 0, heti_p_plans_step, &r->count.step },
+                                      { "teams", 1, heti_p_plans_team, NULL },
+                                      { "near", 0, heti_p_plans_ranks, &near },
+                                      { "keepers", 0, heti_p_plans_ranks, &keepers },
+                                      { "shard", 0, heti_p_plans_shard, &r->count.shard },
+                                      /* het_plan_check knows the ranges of these */
+                                      { "updates", 0, heti_p_plans_integer, &r->count.updates },
+                                      { "staleness", 0, heti_p_plans_integer, &r->count.staleness },
+                                      { "slice_tokens", 0, heti_p_plans_integer, &r->count.slice_tokens },
+                                      { NULL, 0, NULL, NULL } };
+    unsigned seen;
     r->json = het_json_start(r->text, r->length);
-    while ((found = heti_p_plans_key(r, heti_p_keys, 13, &seen, &result)) >= 0) {
-        if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
-        else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
-        else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
-        else if (found == 4) HETI_T_TRY(heti_p_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
-        else if (found == 5) HETI_T_TRY(heti_p_plans_step(r));
-        else if (found == 7 || found == 8) HETI_T_TRY(heti_p_plans_ranks(r, found == 7));
-        else if (found == 9) HETI_T_TRY(heti_p_plans_shard(r));
-        else if (found == 10) het_json_integer(&r->json, &r->count.updates); /* het_plan_check knows the range */
-        else if (found == 11) het_json_integer(&r->json, &r->count.staleness);
-        else if (found == 12) het_json_integer(&r->json, &r->count.slice_tokens);
-        else {
-            het_json_enter(&r->json, HET_JSON_ARRAY);
-            while (het_json_next(&r->json, NULL, 0, NULL))
-                HETI_T_TRY(found == 6 ? heti_p_plans_team(r) : heti_p_plans_pipeline(r));
-        }
-    }
-    HETI_T_TRY(result);
+    HETI_T_TRY(heti_p_plans_object(r, keys, &seen));
     het_json_end(&r->json);
     HETI_T_TRY(heti_p_plans_syntax(r));
-    if (r->count.pipelines == 0) return HETI_P_BAD(r, "het_plan_read: no pipelines");
-    return HET_OK;
+    return r->count.pipelines > 0 ? HET_OK : HETI_P_BAD(r, "het_plan_read: no pipelines");
 }
 
 /* ---- shorthands ---- */
@@ -1630,13 +1594,15 @@ static char heti_p_short_byte(const heti_p_plans *r) {
     return HETI_T_CAST(char, r->at < r->length ? r->text[r->at] : 0);
 }
 
-/* Digits at the cursor; -1: none there. More than fits reads as 2^31. */
-static int64_t heti_p_short_number(heti_p_plans *r) {
+/* Digits at *at before `end`; -1: none there. More than fits reads as 2^31. */
+static int64_t heti_p_number(const char *text, size_t *at, size_t end) {
     int64_t value = -1;
-    for (; heti_p_short_byte(r) >= '0' && heti_p_short_byte(r) <= '9'; r->at++)
-        value = heti_p_min(heti_p_max(value, 0) * 10 + (heti_p_short_byte(r) - '0'), HETI_P_PLANS_COUNT + 1);
+    for (; *at < end && text[*at] >= '0' && text[*at] <= '9'; ++*at)
+        value = heti_p_min(heti_p_max(value, 0) * 10 + (text[*at] - '0'), HETI_P_PLANS_COUNT + 1);
     return value;
 }
+
+static int64_t heti_p_short_number(heti_p_plans *r) { return heti_p_number(r->text, &r->at, r->length); }
 
 static int heti_p_short_word(heti_p_plans *r, const char *word) {
     const size_t length = strlen(word);
@@ -2112,6 +2078,7 @@ typedef struct heti_p_lines {
     const het_plan *plan;
     const char *text;
     size_t length, at, line_at; /* the cursor, and where its line starts */
+    size_t begin, end;          /* the action or pair that is read */
     int64_t line;               /* from 1 */
     het_error *error;
     het_schedule *schedule;     /* NULL: only counted */
@@ -2121,27 +2088,22 @@ typedef struct heti_p_lines {
     int32_t verdicts;
 } heti_p_lines;
 
-/* Fails with line, column and the token [begin, end). */
-static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, size_t begin, size_t end,
-                                    const char *what) {
+/* Fails with line, column and what is read. */
+static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, const char *what) {
     return heti_t_fail(r->error, code, "het_schedule_read: line %d, column %z: '%p': %s", r->line,
-                       begin - r->line_at + 1, r->text + begin, end - begin, what);
+                       r->begin - r->line_at + 1, r->text + r->begin, r->end - r->begin, what);
 }
 
-/* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
-static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at, size_t end) {
-    const size_t begin = *at;
-    int64_t value = 0;
-    for (; *at < end && r->text[*at] >= '0' && r->text[*at] <= '9'; ++*at)
-        value = heti_p_min(value * 10 + (r->text[*at] - '0'), HETI_P_PLANS_COUNT);
-    if (*at == begin) return -1;
-    return value == HETI_P_PLANS_COUNT ? -2 : HETI_T_CAST(int32_t, value);
+/* Digits at *at: below 2^31 - 1, or -1 for none, or -2 for more. */
+static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at) {
+    const int64_t value = heti_p_number(r->text, at, r->end);
+    return value >= HETI_P_PLANS_COUNT ? -2 : HETI_T_CAST(int32_t, value);
 }
 
 /* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: neither. */
-static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) {
+static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at) {
     const size_t begin = *at;
-    while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
+    while (*at < r->end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
     for (int32_t kind = 0; kind <= HETI_P_LINES_BW; kind++) {
         const char *word = kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind);
         if (heti_t_is(r->text + begin, *at - begin, word)) return kind;
@@ -2150,35 +2112,34 @@ static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) 
 }
 
 /* Why the word [word, behind) after a stage's number is none of ours. */
-static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size_t word, size_t behind, size_t end) {
+static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t word, size_t behind) {
     static const char *const heti_p_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
     for (int i = 0; i < 3; i++)
         if (heti_t_is(r->text + word, behind - word, heti_p_foreign_words[i]))
-            return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD "
-                                     "are not supported (REDUCE and GATHER take their place)");
-    return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, PUT, "
-                             "TAKE, SEND_F, RECV_F, SEND_B or RECV_B");
+            return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not "
+                                     "supported (REDUCE and GATHER take their place)");
+    return heti_p_lines_fail(r, HET_ERR_FORMAT, "no action: after the stage comes F, B, BW, I, W, PUT, TAKE, SEND_F, "
+                             "RECV_F, SEND_B or RECV_B");
 }
 
 /* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
-static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, size_t at, size_t end, het_action *a) {
+static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t at, het_action *a) {
     static const char heti_p_marks[] = ".@/";
     int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
     for (int i = 0; i < 3; i++) {
-        if (at == end || r->text[at] != heti_p_marks[i]) continue;
+        if (at == r->end || r->text[at] != heti_p_marks[i]) continue;
         at++;
-        *to[i] = heti_p_lines_number(r, &at, end);
+        *to[i] = heti_p_lines_number(r, &at);
         if (*to[i] < 0)
-            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" :
+            return heti_p_lines_fail(r, HET_ERR_FORMAT, *to[i] == -1 ? "a number must follow . @ and /" :
                                      "a number is not below 2^31 - 1");
     }
-    if (at < end && r->text[at] == '_')
-        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: "
-                                 "write two actions");
-    if (at < end)
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action (suffixes are .slice "
-                                 "@pipeline /version, in this order)");
-    return HET_OK;
+    if (at == r->end) return HET_OK;
+    if (r->text[at] == '_')
+        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, "PyTorch's batched transfers are not supported: write two "
+                                 "actions");
+    return heti_p_lines_fail(r, HET_ERR_FORMAT, "unexpected text behind an action (suffixes are .slice @pipeline "
+                             "/version, in this order)");
 }
 
 /* What the plan says about the numbers of a stage's action; NULL: nothing against them. */
@@ -2195,35 +2156,33 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
     const char *limit;
     int32_t name;
     memset(a, 0, sizeof *a);
-    a->stage = heti_p_lines_number(r, &at, end);
+    r->begin = begin, r->end = end;
+    a->stage = heti_p_lines_number(r, &at);
     word = at;
-    name = heti_p_lines_word(r, &at, end);
-    if (a->stage == -2) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
+    name = heti_p_lines_word(r, &at);
+    if (a->stage == -2) return heti_p_lines_fail(r, HET_ERR_FORMAT, "a number is not below 2^31 - 1");
     if (a->stage == -1) {
         if (name < HET_ACTION_REDUCE || name == HETI_P_LINES_BW)
-            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "no action: neither a stage's number nor REDUCE, "
-                                     "VERDICT, STEP or GATHER");
+            return heti_p_lines_fail(r, HET_ERR_FORMAT, "no action: neither a stage's number nor REDUCE, VERDICT, "
+                                     "STEP or GATHER");
         a->kind = name;
-        a->stage = 0;
-        if (a->kind != HET_ACTION_COMMIT) a->stage = heti_p_lines_number(r, &at, end);
-        if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
+        a->stage = name == HET_ACTION_COMMIT ? 0 : heti_p_lines_number(r, &at);
+        if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, "the number of a block must follow");
         r->verdicts |= a->kind == HET_ACTION_COMMIT;
         if (at == end) return HET_OK;
-        if (a->kind != HET_ACTION_COMMIT && r->text[at] == '/') return heti_p_lines_suffixes(r, begin, at, end, a);
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
+        if (a->kind != HET_ACTION_COMMIT && r->text[at] == '/') return heti_p_lines_suffixes(r, at, a);
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, "unexpected text behind an action");
     }
-    if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW))
-        return heti_p_lines_foreign(r, begin, word, at, end);
+    if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW)) return heti_p_lines_foreign(r, word, at);
     a->kind = name == HETI_P_LINES_BW ? HET_ACTION_B : name;
-    a->micro_batch = heti_p_lines_number(r, &at, end);
+    a->micro_batch = heti_p_lines_number(r, &at);
     if (a->micro_batch < 0)
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
-                                 a->micro_batch == -1 ? "the number of a micro-batch must follow"
-                                                   : "a number is not below 2^31 - 1");
-    HETI_T_TRY(heti_p_lines_suffixes(r, begin, at, end, a));
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, a->micro_batch == -1 ? "the number of a micro-batch must follow" :
+                                 "a number is not below 2^31 - 1");
+    HETI_T_TRY(heti_p_lines_suffixes(r, at, a));
     if (name == HET_ACTION_B) a->overlap = -1;
     limit = heti_p_lines_limits(r->plan, a);
-    return limit == NULL ? HET_OK : heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, limit);
+    return limit == NULL ? HET_OK : heti_p_lines_fail(r, HET_ERR_INVALID, limit);
 }
 
 static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
@@ -2248,11 +2207,13 @@ static het_result heti_p_lines_pair(heti_p_lines *r, size_t begin, size_t end) {
     size_t middle = begin + 1;
     het_action first, second;
     while (middle < close && r->text[middle] != ';') middle++;
-    if (middle >= close) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    r->begin = begin, r->end = end;
+    if (middle >= close) return heti_p_lines_fail(r, HET_ERR_FORMAT, "a pair is written (a;b)OVERLAP_F_B");
     HETI_T_TRY(heti_p_lines_action(r, begin + 1, middle, &first));
     HETI_T_TRY(heti_p_lines_action(r, middle + 1, close, &second));
+    r->begin = begin, r->end = end;
     if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
-        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "a pair is an F and a B or I");
+        return heti_p_lines_fail(r, HET_ERR_INVALID, "a pair is an F and a B or I");
     first.overlap = 1;
     heti_p_lines_store(r, &first);
     heti_p_lines_store(r, &second);
@@ -2307,65 +2268,50 @@ static het_result heti_p_lines_lines(heti_p_lines *r) {
     return HET_OK;
 }
 
-/* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
-static void heti_p_sort(uint64_t *key, uint64_t *other, int64_t count) {
-    uint64_t all = 0;
-    for (int64_t i = 0; i < count; i++) all |= key[i];
-    for (int shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
-        int64_t at[257];
-        memset(at, 0, sizeof at);
-        for (int64_t i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
-        for (int64_t i = 0; i < 256; i++) at[i + 1] += at[i];
-        for (int64_t i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
-        HETI_T_COPY(key, other, count);
-    }
-}
-
-static int heti_p_sorted_find(const uint64_t *key, int64_t count, uint64_t wanted) {
-    int64_t low = 0, high = count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (key[middle] < wanted) low = middle + 1;
-        else high = middle;
-    }
-    return low < count && key[low] == wanted;
-}
-
-/* A number for (pipeline, stage, micro-batch, slice) of any action of the text. */
+/* A number for (pipeline, stage, micro-batch, slice) of any action of the text, from 1. */
 static uint64_t heti_p_lines_key(const heti_p_lines *r, const het_action *a) {
     const int64_t stage = r->plan->first_stage[a->pipeline] + a->stage;
-    return HETI_T_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
+    return HETI_T_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice) + 1;
+}
+
+/* Where a number is, or would be, in a hash table of 2^n, of which at least half are 0: none. */
+static uint64_t *heti_p_lines_place(uint64_t *table, size_t size, uint64_t key) {
+    size_t at = HETI_T_CAST(size_t, key * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (size - 1);
+    while (table[at] != 0 && table[at] != key) at = (at + 1) & (size - 1);
+    return &table[at];
 }
 
 /* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a
    W: it becomes I. "BW" is always a full backward; with a W it could not be written, for we write
    "B". */
 static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *allocator) {
-    const size_t size = 2 * HETI_T_CAST(size_t, r->weights) * sizeof(uint64_t);
     het_schedule *s = r->schedule;
     het_result result = HET_OK;
+    size_t size = 2;
+    uint64_t *table;
     void *block;
-    uint64_t *key;
-    int64_t n = 0;
     if (r->bare == 0 && r->weights == 0) return HET_OK;
     if (r->micro_batches > INT64_MAX / r->plan->stages / r->plan->slices)
         return heti_t_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are "
                            "more than can be counted", r->plan->stages, r->micro_batches, r->plan->slices);
-    HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_read", &block, r->error));
-    key = HETI_T_CAST(uint64_t *, block);
+    while (size < 2 * HETI_T_CAST(size_t, r->weights)) size *= 2;
+    HETI_T_TRY(heti_t_block(allocator, size * sizeof *table, "het_schedule_read", &block, r->error));
+    table = HETI_T_CAST(uint64_t *, block);
     for (int64_t i = 0; i < r->actions; i++)
-        if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_p_lines_key(r, &s->action[i]);
-    heti_p_sort(key, key + n, n);
+        if (s->action[i].kind == HET_ACTION_W) {
+            const uint64_t key = heti_p_lines_key(r, &s->action[i]);
+            *heti_p_lines_place(table, size, key) = key;
+        }
     for (int64_t i = 0; i < r->actions && result == HET_OK; i++) {
         het_action *a = &s->action[i];
         const int bare = a->overlap < 0;
         if (bare) a->overlap = 0;
-        if (a->kind != HET_ACTION_B || !heti_p_sorted_find(key, n, heti_p_lines_key(r, a))) continue;
+        if (a->kind != HET_ACTION_B || *heti_p_lines_place(table, size, heti_p_lines_key(r, a)) == 0) continue;
         if (bare) a->kind = HET_ACTION_I;
         else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %i, micro-batch %i, slice %i of "
             "pipeline %i: a full backward (BW) and a W", a->stage, a->micro_batch, a->slice, a->pipeline);
     }
-    allocator->free(allocator->user, block, size > 0 ? size : 1);
+    allocator->free(allocator->user, block, size * sizeof *table);
     return result;
 }
 
