@@ -1840,9 +1840,8 @@ static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
 /* The rank of stage k of copy c, counted from the pipeline's first. */
 static int64_t heti_p_short_rank(const heti_p_shorthand *s, int64_t c, int64_t k) {
     const int64_t down = k < s->pipe ? k : 2 * s->pipe - 1 - k; /* of a V: up again */
-    if (s->place == HET_PLACE_V) return down;
-    if (s->place == HET_PLACE_BOTH || s->place == HET_PLACE_BOTH_V) return c == 1 ? s->pipe - 1 - down : down;
-    return k % s->pipe;
+    if (s->place == HET_PLACE_ROUND) return k % s->pipe;
+    return c == 1 ? s->pipe - 1 - down : down;
 }
 
 /* All pipelines from the units of the first. */
@@ -2450,12 +2449,12 @@ typedef struct heti_p_cell {
     double taken;                     /* when its TAKE is over */
     int32_t done;                     /* bits: F, I, W; on the host; SEND and RECV of its input and of its
                                          gradient, where they wait for each other */
-    int32_t unused;
 } heti_p_cell;
 
 typedef struct heti_p_link {
     int64_t to, next;                 /* receiver; next link of the same sender, -1: none */
-    double latency, bandwidth, free;  /* free: when the last message has left it */
+    het_link_cost cost;
+    double free;                      /* when the last message has left it */
     int64_t first_wire, wires;        /* in heti_p_sim.path: what it shares with others, in the order of crossing */
 } heti_p_link;
 
@@ -2505,7 +2504,7 @@ typedef struct heti_p_ring {
     double busiest;                   /* bytes of the busiest rank, where it is `direct` */
     int64_t before;                   /* of its ranks, those that have a ring to do before it */
     int32_t block, gather;
-    int32_t direct, unused;           /* 1: no ring, ranks send to each other */
+    int32_t direct;                   /* 1: no ring, ranks send to each other */
 } heti_p_ring;
 
 typedef struct heti_p_rank {
@@ -2521,6 +2520,7 @@ typedef struct heti_p_rank {
     int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
     double pass_begin, pass_end;      /* and when */
     int32_t state;                    /* heti_p_state */
+    int64_t first_link, held;         /* while tables are made: -1: none; stages of one pipeline */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
     double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
@@ -2547,9 +2547,7 @@ typedef struct heti_p_sim {
     heti_p_stage *stage;              /* [stages] */
     heti_p_cell *cell;
     heti_p_link *link;
-    int64_t *first_link;              /* [ranks] */
     heti_p_rank *rank;
-    int64_t *held;                    /* [ranks] stages of one pipeline */
     int64_t *ready;                   /* stack */
     int64_t ready_count;
     het_tree_place *tree;             /* [ranks + 1] of VERDICT, each behind the one it hears from */
@@ -2579,9 +2577,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->stage = HETI_T_TAKE(arena, heti_p_stage, s->stages);
     s->cell = HETI_T_TAKE(arena, heti_p_cell, s->cells);
     s->link = HETI_T_TAKE(arena, heti_p_link, 2 * s->stages);
-    s->first_link = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->rank = HETI_T_TAKE(arena, heti_p_rank, s->ranks);
-    s->held = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->ready = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
@@ -2682,14 +2678,15 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     return HET_OK;
 }
 
-/* Whether the doubles that are the first `size` bytes of a struct are times. */
-static int heti_p_are_times(const void *costs, size_t size) {
+/* The doubles that are the first `size` bytes of the costs of something are times. */
+static het_result heti_p_sim_times(heti_p_sim *s, const char *what, int64_t number, const void *costs, size_t size) {
     double value;
     for (size_t i = 0; i < size; i += sizeof value) {
         memcpy(&value, HETI_T_CAST(const char *, costs) + i, sizeof value);
-        if (!heti_t_is_time(value)) return 0;
+        if (!heti_t_is_time(value))
+            return HETI_P_BAD(s, "het_simulate: a cost of %s %d is negative or not finite", what, number);
     }
-    return 1;
+    return HET_OK;
 }
 
 static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
@@ -2698,12 +2695,10 @@ static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
     s->count_bytes = 0;
     for (int64_t i = 0; i < s->plan->stages; i++) {
         const het_stage_cost *c = &s->costs->stage[i];
-        int valid = heti_p_are_times(c, sizeof *c);
+        HETI_T_TRY(heti_p_sim_times(s, "stage", i, c, sizeof *c));
         (void)het_plan_team(s->plan, s->plan->stage[i].rank, &count);
-        for (; count > 1 && member != NULL; member += count, count = 1) {
-            for (int64_t k = 0; k < count; k++) valid &= heti_p_are_times(&member[k], sizeof *member);
-        }
-        if (!valid) return HETI_P_BAD(s, "het_simulate: a cost of stage %d is negative or not finite", i);
+        for (int64_t k = 0; k < count && count > 1 && member != NULL; k++, member++)
+            HETI_T_TRY(heti_p_sim_times(s, "stage", i, member, sizeof *member));
         if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0 || c->keep_lean > 0)
             s->count_bytes = 1;
     }
@@ -2738,8 +2733,7 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
         int64_t depth = 1, up = g->parent;
         if (g->parent >= i || g->parent < -1)
             return HETI_P_BAD(s, "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
-        if (!heti_p_are_times(&g->latency, 4 * sizeof g->latency)) /* and bandwidth, bus, uplink */
-            return HETI_P_BAD(s, "het_simulate: a cost of group %d is negative or not finite", i);
+        HETI_T_TRY(heti_p_sim_times(s, "group", i, &g->latency, 4 * sizeof g->latency)); /* bandwidth, bus, uplink */
         for (; up >= 0 && depth <= HETRAIN_COMMUNICATOR_DEPTH; depth++) up = costs->group[up].parent;
         if (depth > HETRAIN_COMMUNICATOR_DEPTH)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %i deep", i,
@@ -2768,13 +2762,10 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: transfer %i needs lists with SEND and RECV", s->transfer);
     HETI_T_TRY(heti_p_sim_stage_costs(s));
     HETI_T_TRY(heti_p_sim_sizes(s));
-    for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++) {
-        if (!heti_p_are_times(&costs->rank[i], offsetof(het_rank_cost, beside)))
-            return HETI_P_BAD(s, "het_simulate: a cost of rank %d is negative or not finite", i);
-    }
+    for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++)
+        HETI_T_TRY(heti_p_sim_times(s, "rank", i, &costs->rank[i], offsetof(het_rank_cost, beside)));
     for (int64_t i = 0; i < costs->blocks && costs->block != NULL; i++)
-        if (!heti_p_are_times(&costs->block[i], sizeof *costs->block))
-            return HETI_P_BAD(s, "het_simulate: a cost of block %d is negative or not finite", i);
+        HETI_T_TRY(heti_p_sim_times(s, "block", i, &costs->block[i], sizeof *costs->block));
     return heti_p_sim_groups(s);
 }
 
@@ -2783,7 +2774,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
 static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path,
                                    int64_t *wires) {
     const het_group *group = s->costs->group;
-    int64_t a, b, n = 0, back;
+    int64_t a, b, n = 0;
     *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
     if (!heti_t_is_time(cost->latency) || !heti_t_is_time(cost->bandwidth))
         return HETI_P_BAD(s, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
@@ -2801,15 +2792,10 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     }
     if (path == NULL) return HET_OK;
     if (group[a].bus > 0) path[n++] = 3 * a + 2;
-    back = n;
-    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent)
-        if (group[b].uplink > 0) path[n++] = 3 * b + 1;
-    for (int64_t i = 0; i < (n - back) / 2; i++) { /* inwards: the outermost first */
-        b = path[back + i];
-        path[back + i] = path[n - 1 - i];
-        path[n - 1 - i] = b;
-    }
+    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent) n += group[b].uplink > 0;
     *wires = n;
+    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent) /* inwards: the outermost first */
+        if (group[b].uplink > 0) path[--n] = 3 * b + 1;
     return HET_OK;
 }
 
@@ -2961,27 +2947,18 @@ static het_result heti_p_team_link(const heti_p_sim *s, int64_t from, int64_t to
 /* ---- tables made from it ---- */
 
 static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64_t *link) {
-    het_link_cost cost;
-    int64_t l;
-    if (to < 0 || to == from) { *link = -1; return HET_OK; }
-    for (l = s->first_link[from]; l >= 0 && s->link[l].to != to; l = s->link[l].next) {}
-    if (l < 0) {
-        l = s->links;
-        s->link[l].first_wire = l * s->most_wires;
-        s->link[l].wires = 0;
-        HETI_T_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL,
-                                    &s->link[l].wires));
-        HETI_T_TRY(heti_p_team_link(s, from, to, &cost));
-        s->links++;
-        s->link[l].to = to;
-        s->link[l].next = s->first_link[from];
-        s->link[l].latency = cost.latency;
-        s->link[l].bandwidth = cost.bandwidth;
-        s->link[l].free = 0;
-        s->first_link[from] = l;
-    }
-    *link = l;
-    return HET_OK;
+    int64_t *const first = &s->rank[from].first_link;
+    heti_p_link *made = &s->link[s->links];
+    *link = -1;
+    if (to < 0 || to == from) return HET_OK;
+    for (*link = *first; *link >= 0 && s->link[*link].to != to; *link = s->link[*link].next) {}
+    if (*link >= 0) return HET_OK;
+    made->to = to, made->next = *first, made->free = 0;
+    made->first_wire = s->links * s->most_wires, made->wires = 0;
+    *first = *link = s->links++;
+    HETI_T_TRY(heti_p_link_cost(s, from, to, &made->cost, s->shared ? s->path + made->first_wire : NULL,
+                                &made->wires));
+    return heti_p_team_link(s, from, to, &made->cost);
 }
 
 /* A stage of a rank that has n of them in the pipeline counts 1 / n. So that sums stay exact,
@@ -2991,11 +2968,11 @@ static void heti_p_sim_weights(heti_p_sim *s) {
     const int64_t *first = s->plan->first_stage;
     for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
-        for (int64_t g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
-        for (int64_t g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
+        for (int64_t g = first[p]; g < first[p + 1]; g++) s->rank[s->stage[g].rank].held = 0;
+        for (int64_t g = first[p]; g < first[p + 1]; g++) s->rank[s->stage[g].rank].held++;
         for (int64_t g = first[p]; g < first[p + 1]; g++) {
             heti_p_rank *rank = &s->rank[s->stage[g].rank];
-            int64_t n = s->held[s->stage[g].rank], a = n, b = HETI_T_CAST(int64_t, rank->unit);
+            int64_t n = rank->held, a = n, b = HETI_T_CAST(int64_t, rank->unit);
             s->stage[g].weight = HETI_T_CAST(double, n); /* for now */
             while (b != 0) { int64_t rest = a % b; a = b; b = rest; }
             rank->unit *= HETI_T_CAST(double, n / a);
@@ -3212,9 +3189,8 @@ static heti_p_part *heti_p_ring_part(heti_p_sim *s, int64_t r, const het_action 
 
 static int heti_p_same_link(const heti_p_sim *s, int64_t a, int64_t b) {
     if (a < 0 || b < 0) return a < 0 && b < 0;
-    return s->link[a].wires == 0 && s->link[b].wires == 0 && memcmp(&s->link[a].latency, &s->link[b].latency,
-                                                                    sizeof s->link[a].latency) == 0 &&
-        memcmp(&s->link[a].bandwidth, &s->link[b].bandwidth, sizeof s->link[a].bandwidth) == 0;
+    return s->link[a].wires == 0 && s->link[b].wires == 0 &&
+        memcmp(&s->link[a].cost, &s->link[b].cost, sizeof s->link[a].cost) == 0;
 }
 
 static int heti_p_same_sizes(const double *a, const double *b, int64_t count) {
@@ -3243,26 +3219,27 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
     return 1;
 }
 
-/* Pipelines p and q are alike. s->held: of a rank of one of them, 1 + that of the other; cleared
-   before for those of both. */
+/* Pipelines p and q are alike. heti_p_rank.held: of a rank of one of them, 1 + that of the other;
+   cleared before for those of both. */
 static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
     const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p];
     if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[p] != s->schedule->micro_batches[q]) return 0;
     for (int64_t k = 0; k < stages; k++)
-        s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
+        s->rank[s->stage[first[p] + k].rank].held = s->rank[s->stage[first[q] + k].rank].held = 0;
     for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
+        int64_t *of_a = &s->rank[a->rank].held, *of_b = &s->rank[b->rank].held;
         if (s->plan->stage[first[p] + k].keep != s->plan->stage[first[q] + k].keep) return 0;
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after) || a->backward != b->backward ||
             (a->gradient < 0) != (b->gradient < 0)) return 0;
         if (memcmp(heti_p_rank_cost(s, a->rank), heti_p_rank_cost(s, b->rank), sizeof *s->costs->rank) != 0) return 0;
-        if (s->held[a->rank] == 0 && s->held[b->rank] == 0) {
-            s->held[a->rank] = 1 + b->rank;
-            s->held[b->rank] = 1 + a->rank;
+        if (*of_a == 0 && *of_b == 0) {
+            *of_a = 1 + b->rank;
+            *of_b = 1 + a->rank;
             if (!heti_p_same_lists(s, a->rank, b->rank)) return 0;
         }
-        if (s->held[a->rank] != 1 + b->rank || s->held[b->rank] != 1 + a->rank) return 0;
+        if (*of_a != 1 + b->rank || *of_b != 1 + a->rank) return 0;
     }
     return heti_p_same_sizes(s->stage[first[p]].tokens, s->stage[first[q]].tokens, s->schedule->micro_batches[p]) &&
         heti_p_same_sizes(s->stage[first[p]].pairs, s->stage[first[q]].pairs, s->schedule->micro_batches[p]) &&
@@ -3300,14 +3277,13 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         const het_team_member *team = het_plan_team(s->plan, r, &count);
         const int64_t leader = team != NULL ? team->leader : r;
         heti_p_rank *rank = &s->rank[r];
-        s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
         for (int64_t i = 0; i < count; i++)
             heti_p_at_least(&rank->clock, heti_p_rank_cost(s, team != NULL ? team[i].rank : r)->begin);
         rank->at = s->schedule->start[leader];
         rank->until = s->schedule->start[leader + 1];
         rank->record = rank->first_record = record;
-        rank->twin = rank->pipeline = -1;
+        rank->twin = rank->pipeline = rank->first_link = -1;
         for (int64_t i = rank->at; i < rank->until && s->keep; i++)
             record += heti_p_record_room(s, s->schedule->action[i].kind);
         rank->out[0] = rank->out[1] = -1;
@@ -3686,7 +3662,7 @@ static het_result heti_p_sim_pass(heti_p_sim *s) {
     heti_p_at_least(&message.last, wire->free);
     if (++message.wire < link->wires) return heti_p_push(s, &s->messages, &message);
     if (message.record >= 0) s->record[message.record].end = message.last;
-    heti_p_sim_arrive(s, &message.way, message.last + link->latency);
+    heti_p_sim_arrive(s, &message.way, message.last + link->cost.latency);
     return HET_OK;
 }
 
@@ -3696,10 +3672,10 @@ static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_
     heti_p_link *link = &s->link[way->link];
     double starts = clock > link->free ? clock : link->free;
     heti_p_event message;
-    link->free = link->bandwidth > 0 ? starts + way->bytes / link->bandwidth : starts;
+    link->free = link->cost.bandwidth > 0 ? starts + way->bytes / link->cost.bandwidth : starts;
     if (record >= 0) s->record[record].end = link->free;
     if (link->wires == 0) {
-        heti_p_sim_arrive(s, way, link->free + link->latency);
+        heti_p_sim_arrive(s, way, link->free + link->cost.latency);
         return HET_OK;
     }
     message.time = starts, message.last = link->free, message.rank = s->stage[way->from].rank, message.at = at;
@@ -3962,29 +3938,28 @@ static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
 /* Rank r gets its twin's times, records and places in rings. */
 static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
-    const int64_t other = rank->twin, at = rank->at, until = rank->until, first = rank->first_record,
-                  own = rank->pipeline;
-    const heti_p_rank *twin = &s->rank[other];
-    s->result->rank[r] = s->result->rank[other];
+    const heti_p_rank own = *rank, *twin = &s->rank[own.twin];
+    const int64_t behind = own.first_record - twin->first_record; /* its records come so much later */
+    s->result->rank[r] = s->result->rank[own.twin];
     *rank = *twin;
     rank->twin = -1;
-    rank->at = at + twin->at - s->schedule->start[heti_p_leader(s->plan, other)];
-    rank->until = until;
-    rank->first_record = first;
-    rank->record = first + twin->record - twin->first_record;
-    for (int64_t i = 0; i < twin->record - twin->first_record && s->keep; i++) {
-        het_record *record = &s->record[first + i];
-        *record = s->record[twin->first_record + i];
+    rank->at = own.at + twin->at - s->schedule->start[heti_p_leader(s->plan, own.twin)];
+    rank->until = own.until;
+    rank->first_record = own.first_record;
+    rank->record = twin->record + behind;
+    for (int64_t i = rank->first_record; i < rank->record && s->keep; i++) {
+        het_record *record = &s->record[i];
+        *record = s->record[i - behind];
         record->rank = HETI_T_CAST(int32_t, r);
-        if (record->action.kind < HET_ACTION_REDUCE && own >= 0) record->action.pipeline = HETI_T_CAST(int32_t, own);
+        if (record->action.kind < HET_ACTION_REDUCE && own.pipeline >= 0)
+            record->action.pipeline = HETI_T_CAST(int32_t, own.pipeline);
     }
-    for (int64_t i = at; i < rank->at; i++) {
+    for (int64_t i = own.at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
         const heti_p_part *part;
         if (!heti_p_is_collective(a->kind)) continue;
-        part = heti_p_ring_part(s, other, a);
-        heti_p_ring_reach(s, a, heti_p_ring_part(s, r, a), part->time,
-            part->record < 0 ? -1 : first + part->record - twin->first_record);
+        part = heti_p_ring_part(s, own.twin, a);
+        heti_p_ring_reach(s, a, heti_p_ring_part(s, r, a), part->time, part->record < 0 ? -1 : part->record + behind);
     }
 }
 
@@ -4110,6 +4085,8 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
 
 /* ---- rings and verdicts: when nobody can go on without them ---- */
 
+typedef struct heti_p_took { double latency, seconds; } heti_p_took; /* latency: a part of seconds */
+
 /* A message that takes its link `seconds`. A window is under way at once, in quarters: its next
    first one leaves when its last first one is there and its own others have left. */
 static double heti_p_ring_message(double seconds, double latency, double windows) {
@@ -4125,59 +4102,56 @@ static double heti_p_ring_message(double seconds, double latency, double windows
 /* `count` transfers of `bytes` from one rank to another: what one takes, and what the wires have to
    carry. */
 static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, int64_t from, int64_t to, double bytes,
-                                       double count, double *latency, double *seconds) {
+                                       double count, heti_p_took *took) {
     const double whole = heti_p_ring_bytes(s, ring), windows = s->costs->block[ring->block].windows;
     het_link_cost link;
     int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
-    *latency = link.latency;
-    *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    took->latency = link.latency;
+    took->seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
     for (int64_t i = 0; i < wires; i++) {
         heti_p_wire *wire = &s->wire[path[i]];
         const double load = bytes / wire->bandwidth;
-        if (load > *seconds) *seconds = load;
+        heti_p_at_least(&took->seconds, load);
         if (!(count * load > 0)) continue;
         if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
-    *seconds = heti_p_ring_message(*seconds, link.latency, whole > 0 ? windows * (bytes / whole) : 0);
+    took->seconds = heti_p_ring_message(took->seconds, link.latency, whole > 0 ? windows * (bytes / whole) : 0);
     return HET_OK;
 }
 
-/* Into the process of parts [i, end) and out again, one after the other. */
+/* Into the process of parts [i, end), way[0], and out again, way[1]: one after the other. The whole
+   block goes in for sums and out for weights, a rank's part the other way. */
 static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t end, double bytes,
-                                     int gather, double latencies[2], double seconds[2]) {
+                                     heti_p_took way[2]) {
     const heti_p_part *part = s->part + ring->first;
-    latencies[0] = latencies[1] = seconds[0] = seconds[1] = 0;
-    for (int64_t j = i + 1; j < end; j++) {
-        const double own = bytes * part[j].share / ring->sum;
-        double latency, time;
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
-        latencies[0] += latency;
-        seconds[0] += time;
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
-        latencies[1] += latency;
-        seconds[1] += time;
-    }
+    heti_p_took one;
+    way[0].latency = way[0].seconds = way[1].latency = way[1].seconds = 0;
+    for (int64_t j = i + 1; j < end; j++)
+        for (int out = 0; out < 2; out++) {
+            HETI_T_TRY(heti_p_ring_transfer(s, ring, part[out ? i : j].rank, part[out ? j : i].rank,
+                                            out == ring->gather ? bytes : bytes * part[j].share / ring->sum, 1, &one));
+            way[out].latency += one.latency;
+            way[out].seconds += one.seconds;
+        }
     return HET_OK;
 }
 
 /* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as
    long as the largest part takes on the slowest link, the slowest way out. Its loads are left on
    the wires. */
-static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, double *latency,
-                                   double *seconds) {
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    const int gather = ring->gather;
-    double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time,
-           one[2], one_latency[2];
+    heti_p_took way[3] = { { 0, 0 }, { 0, 0 }, { 0, 0 } }, one[3]; /* in, out, a step */
+    double largest = 0, turns = -1;
     int64_t i, end;
-    for (i = 0, *latency = *seconds = 0; i < n && ring->busiest > 0; i++) {
+    for (i = 0; i < n && ring->busiest > 0; i++) {
         het_link_cost link;
         HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
-        heti_p_at_least(latency, link.latency);
-        heti_p_at_least(seconds, link.latency + (link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0));
+        heti_p_at_least(&took->latency, link.latency);
+        heti_p_at_least(&took->seconds, link.latency + (link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0));
     }
     if (ring->direct) return HET_OK;
     for (i = 0; i < n; i = end, turns++) {
@@ -4189,29 +4163,27 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     for (i = 0; i < n && n > 1; i = end) {
         end = heti_p_ring_member(s, ring, i);
         HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[end < n ? end : 0].rank,
-                                        bytes * largest / ring->sum, turns, &time, &one[0]));
-        heti_p_at_least(&longest, time);
-        heti_p_at_least(&slowest, one[0]);
-        HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
-        for (int64_t j = 0; j < 2; j++) {
-            heti_p_at_least(&way[j], one[j]);
-            heti_p_at_least(&way_latency[j], one_latency[j]);
+                                        bytes * largest / ring->sum, turns, &one[2]));
+        HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, one));
+        for (int64_t j = 0; j < 3; j++) {
+            heti_p_at_least(&way[j].latency, one[j].latency);
+            heti_p_at_least(&way[j].seconds, one[j].seconds);
         }
     }
-    *latency = way_latency[0] + (turns > 0 ? turns * longest : 0) + way_latency[1];
-    *seconds = way[0] + (turns > 0 ? turns * slowest : 0) + way[1];
+    took->latency = way[0].latency + (turns > 0 ? turns * way[2].latency : 0) + way[1].latency;
+    took->seconds = way[0].seconds + (turns > 0 ? turns * way[2].seconds : 0) + way[1].seconds;
     return HET_OK;
 }
 
 /* A ring that can start at `start` and would take `seconds` ends when the last of its wires has
    carried it. */
-static double heti_p_ring_wires(heti_p_sim *s, double start, double latency, double seconds) {
-    double end = start + seconds;
+static double heti_p_ring_wires(heti_p_sim *s, double start, const heti_p_took *took) {
+    double end = start + took->seconds;
     while (s->wires > 0) {
         heti_p_wire *wire = &s->wire[s->loaded[--s->wires]];
         heti_p_at_least(&wire->ring_free, start);
         wire->ring_free += wire->load;
-        heti_p_at_least(&end, wire->ring_free + latency);
+        heti_p_at_least(&end, wire->ring_free + took->latency);
         wire->load = 0;
     }
     return end;
@@ -4222,9 +4194,10 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
     const double bytes = heti_p_ring_bytes(s, ring);
-    double latency = 0, seconds = 0, end;
-    if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
-    end = heti_p_ring_wires(s, ring->start, latency, seconds);
+    heti_p_took took = { 0, 0 };
+    double end;
+    if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &took));
+    end = heti_p_ring_wires(s, ring->start, &took);
     heti_p_at_least(&s->result->makespan, end);
     for (int64_t j = 0; j < ring->wanted; j++) {
         s->rank[part[j].rank].ring_free = end;
@@ -4888,12 +4861,11 @@ enum { HETI_P_LANES = 24 };
 typedef struct heti_p_trace {
     heti_t_text out;
     char room[4096];
-    const het_timeline *timeline;
     const het_plan *plan;
     int64_t stages, micro_batches, slices; /* one more than the largest of each, for the numbers of arrows */
     int events;                            /* a comma is due */
     /* when a lane of the present rank is free again; negative: not used yet */
-    double transfer[HETI_P_LANES], collective[HETI_P_LANES];
+    double lane[2][HETI_P_LANES];          /* of transfers, of collectives */
 } heti_p_trace;
 
 static void heti_p_trace_event(heti_p_trace *t, const char *phase, int64_t rank, int64_t thread) {
@@ -4917,19 +4889,17 @@ static void heti_p_trace_rank(heti_p_trace *t, int64_t rank) {
     heti_p_trace_event(t, "M", rank, 0);
     heti_t_format(&t->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
     heti_p_trace_name(t, rank, 0, "thread_name", "compute");
-    for (int i = 0; i < HETI_P_LANES; i++) t->transfer[i] = t->collective[i] = -1;
+    for (int i = 0; i < HETI_P_LANES; i++) t->lane[0][i] = t->lane[1][i] = -1;
 }
 
 /* The thread of a record that may overlap others: the first lane that is free. If none is, the one
    that is free first: a viewer then shows a record it overlaps shorter than it was. */
 static int64_t heti_p_trace_lane(heti_p_trace *t, const het_record *r, double end) {
-    int collective = heti_p_is_collective(r->action.kind), i, best = 0;
-    double *lane = collective ? t->collective : t->transfer;
-    int64_t first = collective ? 1 + HETI_P_LANES : 1;
-    for (i = 0; i < HETI_P_LANES; i++) {
-        if (lane[i] <= r->start) { best = i; break; }
+    const int collective = heti_p_is_collective(r->action.kind), first = 1 + collective * HETI_P_LANES;
+    double *lane = t->lane[collective];
+    int i = 0, best = 0;
+    for (; i < HETI_P_LANES && lane[best] > r->start; i++)
         if (lane[i] < lane[best]) best = i;
-    }
     if (lane[best] < 0)
         heti_p_trace_name(t, r->rank, first + best, "thread_name", collective ? "reduce, gather" : "send, receive");
     lane[best] = end;
@@ -4991,8 +4961,7 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
     int64_t rank = 0;
     if (to == NULL || to->write == NULL || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
     t.out = heti_t_text_to(to, t.room, sizeof t.room);
-    t.timeline = timeline, t.plan = plan;
-    t.stages = t.micro_batches = t.slices = 1, t.events = 0;
+    t.plan = plan, t.stages = t.micro_batches = t.slices = 1, t.events = 0;
     for (int64_t i = 0; i < timeline->records; i++) {
         const het_action *a = &timeline->record[i].action;
         t.stages = heti_p_max(t.stages, HETI_T_CAST(int64_t, a->stage) + 2);
