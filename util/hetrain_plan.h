@@ -675,8 +675,7 @@ static int heti_p_make_better(const heti_p_make_choice *a, const heti_p_make_cho
 static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, int32_t group,
                               heti_p_make_choice *best) {
     const het_play_stage *stage = &make->play->stage[s];
-    const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F :
-        kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
+    const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F : kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
     heti_p_make_choice choice;
     choice.lane = make->stage[s].lane, choice.stage = s, choice.kind = kind, choice.group = group;
     choice.micro_batch = stage->begun[what] / make->play->plan->slices;
@@ -941,28 +940,24 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
                   mate = p % 2 == 0 ? p + 1 : p - 1;
     const het_stage *stage = plan->stage + first;
     const int32_t placement = make->rule->kind.placement;
-    int64_t s;
-    switch (placement) {
-    case HET_PLACE_ROUND:
-        for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
-        if (s >= stages && stages % ranks == 0) return HET_OK;
+    const int in_v = placement == HET_PLACE_V || placement == HET_PLACE_BOTH_V,
+              in_twos = placement == HET_PLACE_BOTH || placement == HET_PLACE_BOTH_V;
+    int64_t s = ranks;
+    while (placement == HET_PLACE_ROUND && s < stages && stage[s].rank == stage[s - ranks].rank) s++;
+    if (placement == HET_PLACE_ROUND && (s < stages || stages % ranks != 0))
         return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs the same number of stages on "
                            "each rank, dealt out in turn (stages s and s + %d on one rank); pipeline %d has %d stages "
                            "on %d ranks", make->rule->kind.name, ranks, p, stages, ranks);
-    case HET_PLACE_V:
-    case HET_PLACE_BOTH_V:
-        for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
-        if (s == stages && stages == 2 * ranks) break;
+    for (s = 0; s < stages && in_v && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
+    if (in_v && (s < stages || stages != 2 * ranks))
         return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs two stages a rank in V shape "
                            "(the first and the last, the second and the second last, ...); pipeline %d has %d stages "
                            "on %d ranks, stage %d on rank %d", make->rule->kind.name, p, stages, ranks,
                            heti_p_min(s, stages - 1), stage[heti_p_min(s, stages - 1)].rank);
-    default: break;
-    }
-    if (placement != HET_PLACE_BOTH && placement != HET_PLACE_BOTH_V) return HET_OK;
+    if (!in_twos) return HET_OK;
     if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
         const het_stage *other = plan->stage + plan->first_stage[mate];
-        const int64_t half = placement == HET_PLACE_BOTH_V ? ranks : 0; /* a V is its own opposite: its halves are */
+        const int64_t half = in_v ? ranks : 0; /* a V is its own opposite: its halves are */
         for (s = 0; s < stages && stage[s].rank == other[(stages - 1 - s + half) % stages].rank; s++) {}
         if (s == stages) return HET_OK;
     }
@@ -1795,7 +1790,6 @@ static het_result heti_p_short_head(heti_p_plans *r, heti_p_shorthand *s) {
         s->data = heti_p_short_number(r);
         if (s->data == 0) return heti_p_short_fail(r, 0, "no pipelines");
         s->data = heti_p_max(s->data, 0);
-        s->pipe = 1;
         if (r->at == r->length) return HET_OK;
         if (!heti_p_short_word(r, "x")) return heti_p_short_fail(r, r->at, "'x' was expected");
     }
@@ -2076,7 +2070,7 @@ HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const he
 typedef struct heti_p_lines {
     const het_plan *plan;
     const char *text;
-    size_t length, at, line_at; /* the cursor, and where its line starts */
+    size_t length, line_at;     /* where the line that is read starts */
     size_t begin, end;          /* the action or pair that is read */
     int64_t line;               /* from 1 */
     het_error *error;
@@ -2219,25 +2213,21 @@ static het_result heti_p_lines_pair(heti_p_lines *r, size_t begin, size_t end) {
     return HET_OK;
 }
 
-/* The cell [begin, end): an action, a pair, or nothing (idle). */
-static het_result heti_p_lines_cell(heti_p_lines *r, size_t begin, size_t end) {
-    het_action a;
-    while (begin < end && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
-    while (begin < end && (r->text[end - 1] == ' ' || r->text[end - 1] == '\t')) end--;
-    if (begin == end) return HET_OK;
-    if (r->text[begin] == '(') return heti_p_lines_pair(r, begin, end);
-    HETI_T_TRY(heti_p_lines_action(r, begin, end, &a));
-    heti_p_lines_store(r, &a);
-    return HET_OK;
-}
-
-/* The cells of the line [at, end). */
-static het_result heti_p_lines_line(heti_p_lines *r, size_t end) {
-    while (r->at < end) {
-        size_t comma = r->at;
-        while (comma < end && r->text[comma] != ',') comma++;
-        HETI_T_TRY(heti_p_lines_cell(r, r->at, comma));
-        r->at = comma + 1;
+/* The cells of the line [at, end): each an action, a pair, or nothing (idle). */
+static het_result heti_p_lines_line(heti_p_lines *r, size_t at, size_t end) {
+    for (; at < end; at++) { /* over a comma */
+        size_t begin = at, close;
+        het_action a;
+        while (at < end && r->text[at] != ',') at++;
+        close = at;
+        while (begin < close && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
+        while (begin < close && (r->text[close - 1] == ' ' || r->text[close - 1] == '\t')) close--;
+        if (begin == close) continue;
+        if (r->text[begin] == '(') HETI_T_TRY(heti_p_lines_pair(r, begin, close));
+        else {
+            HETI_T_TRY(heti_p_lines_action(r, begin, close, &a));
+            heti_p_lines_store(r, &a);
+        }
     }
     return HET_OK;
 }
@@ -2251,9 +2241,9 @@ static het_result heti_p_lines_lines(heti_p_lines *r) {
         const char *newline = HETI_T_CAST(const char *, memchr(r->text + at, '\n', r->length - at));
         const size_t next = newline != NULL ? HETI_T_CAST(size_t, newline - r->text) : r->length;
         const int64_t before = r->actions;
-        r->at = r->line_at = at;
+        r->line_at = at;
         r->line++;
-        HETI_T_TRY(heti_p_lines_line(r, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
+        HETI_T_TRY(heti_p_lines_line(r, at, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
         if (rank == r->plan->ranks && r->actions > before)
             return heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: line %d: the plan has only %d ranks",
                                r->line, r->plan->ranks);
@@ -2542,8 +2532,6 @@ typedef struct heti_p_sim {
     int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
     int64_t updates, rings;           /* of a step; REDUCEs, and GATHERs, that differ: blocks x updates */
     int keep;                         /* records are kept */
-    int count_bytes;                  /* some stage keeps bytes */
-    int shared;                       /* there are wires */
     heti_p_stage *stage;              /* [stages] */
     heti_p_cell *cell;
     heti_p_link *link;
@@ -2592,7 +2580,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
     s->loaded = HETI_T_TAKE(arena, int64_t, 3 * s->groups);
     s->half = HETI_T_TAKE(arena, heti_p_half, s->transfer != HET_TRANSFER_FREE ? 2 * s->cells : 0);
-    s->path = HETI_T_TAKE(arena, int64_t, s->shared ? 2 * s->stages * s->most_wires : 0);
+    s->path = HETI_T_TAKE(arena, int64_t, 2 * s->stages * s->most_wires);
 }
 
 static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
@@ -2607,17 +2595,11 @@ static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
 
 static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_t_arena *arena), size_t *size) {
     heti_t_arena arena;
-    arena.base = NULL;
-    arena.used = 0;
+    memset(&arena, 0, sizeof arena);
     cut(s, &arena);
-    *size = arena.used;
-    if (arena.used < SIZE_MAX)
-        arena.base = HETI_T_CAST(char *, s->allocator.alloc(s->allocator.user, arena.used > 0 ? arena.used : 1, 16));
-    if (arena.base == NULL)
-        return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells,
-                           s->keep ? s->records : 0);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_simulate", s->error));
     cut(s, &arena);
+    *size = arena.size;
     return HET_OK;
 }
 
@@ -2630,6 +2612,8 @@ static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at,
                       at - s->schedule->start[heti_p_leader(s->plan, rank)],
                       heti_t_action_text(action, &s->schedule->action[at]), what);
 }
+
+#define HETI_P_NEVER 1e308 /* later than any sum of times */
 
 static void heti_p_at_least(double *value, double other) {
     if (other > *value) *value = other;
@@ -2692,15 +2676,11 @@ static het_result heti_p_sim_times(heti_p_sim *s, const char *what, int64_t numb
 static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
     const het_stage_cost *member = s->costs->member;
     int64_t count;
-    s->count_bytes = 0;
     for (int64_t i = 0; i < s->plan->stages; i++) {
-        const het_stage_cost *c = &s->costs->stage[i];
-        HETI_T_TRY(heti_p_sim_times(s, "stage", i, c, sizeof *c));
+        HETI_T_TRY(heti_p_sim_times(s, "stage", i, &s->costs->stage[i], sizeof *s->costs->stage));
         (void)het_plan_team(s->plan, s->plan->stage[i].rank, &count);
         for (int64_t k = 0; k < count && count > 1 && member != NULL; k++, member++)
             HETI_T_TRY(heti_p_sim_times(s, "stage", i, member, sizeof *member));
-        if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0 || c->keep_lean > 0)
-            s->count_bytes = 1;
     }
     return HET_OK;
 }
@@ -2723,7 +2703,8 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
 static het_result heti_p_sim_groups(heti_p_sim *s) {
     const het_costs *costs = s->costs;
     int64_t deepest = 0;
-    s->groups = s->most_wires = s->shared = 0;
+    int shared = 0;
+    s->groups = s->most_wires = 0;
     if (costs->group == NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
         return HETI_P_BAD(s, "het_simulate: %d groups, and rank_group is %s", costs->groups,
@@ -2738,14 +2719,14 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
         if (depth > HETRAIN_COMMUNICATOR_DEPTH)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %i deep", i,
                                HETRAIN_COMMUNICATOR_DEPTH);
-        if (depth > deepest) deepest = depth;
-        if (g->bus > 0 || g->uplink > 0) s->shared = 1;
+        deepest = heti_p_max(deepest, depth);
+        shared |= g->bus > 0 || g->uplink > 0;
     }
     for (int64_t i = 0; i < s->ranks; i++)
         if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
             return HETI_P_BAD(s, "het_simulate: rank %d is in group %d of %d", i, costs->rank_group[i], costs->groups);
     s->groups = costs->groups;
-    s->most_wires = 2 * deepest + 1;
+    s->most_wires = shared ? 2 * deepest + 1 : 0;
     return HET_OK;
 }
 
@@ -2953,10 +2934,9 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (to < 0 || to == from) return HET_OK;
     for (*link = *first; *link >= 0 && s->link[*link].to != to; *link = s->link[*link].next) {}
     if (*link >= 0) return HET_OK;
-    made->to = to, made->next = *first, made->free = 0;
-    made->first_wire = s->links * s->most_wires, made->wires = 0;
+    made->to = to, made->next = *first, made->first_wire = s->links * s->most_wires;
     *first = *link = s->links++;
-    HETI_T_TRY(heti_p_link_cost(s, from, to, &made->cost, s->shared ? s->path + made->first_wire : NULL,
+    HETI_T_TRY(heti_p_link_cost(s, from, to, &made->cost, s->most_wires > 0 ? s->path + made->first_wire : NULL,
                                 &made->wires));
     return heti_p_team_link(s, from, to, &made->cost);
 }
@@ -3045,9 +3025,6 @@ static int64_t heti_p_ring_member(const heti_p_sim *s, const heti_p_ring *ring, 
 
 static int heti_p_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
-/* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where holders send
-   what they own straight to who owns or holds it (hetrain.h, >>flow): all of it but their own or,
-   between near sets, what one holds of its set's. */
 /* What part of a block a rank has sums of, and uses weights of. */
 static double heti_p_used(const heti_p_sim *s, int64_t rank, double columns) {
     int64_t count, m = 0;
@@ -3060,6 +3037,9 @@ static double heti_p_used(const heti_p_sim *s, int64_t rank, double columns) {
     return 1 - columns * (1 - (row[1] - row[0]));
 }
 
+/* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where holders send
+   what they own straight to who owns or holds it (hetrain.h, >>flow): all of it but their own or,
+   between near sets, what one holds of its set's. */
 static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double bytes) {
     const double columns = s->costs->block[ring->block].columns;
     const het_plan *plan = s->plan;
@@ -3102,10 +3082,7 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     const int64_t n = ring->wanted;
     int64_t end, members = 0;
     for (int64_t i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
-    for (int64_t i = 0; i < n; i++) {
-        part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
-        part[i].moved = 0;
-    }
+    for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     heti_p_ring_direct(s, ring, bytes);
     if (ring->direct) return;
@@ -3211,12 +3188,9 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
         }
     }
     if (i == n || i == m) return n == m;
-    if (b[i].kind != HET_ACTION_COMMIT) return 0;
-    for (m = m > n ? m : n; i < m; i++)
-        if ((i < n && a[i].kind <= HET_ACTION_RECV_B) || (i < s->rank[other].until - s->rank[other].at &&
-                                                          b[i].kind <= HET_ACTION_RECV_B))
-            return 0;
-    return 1;
+    while (n > i && a[n - 1].kind > HET_ACTION_RECV_B) n--;
+    while (m > i && b[m - 1].kind > HET_ACTION_RECV_B) m--;
+    return b[i].kind == HET_ACTION_COMMIT && n == i && m == i;
 }
 
 /* Pipelines p and q are alike. heti_p_rank.held: of a rank of one of them, 1 + that of the other;
@@ -3273,11 +3247,11 @@ static void heti_p_sim_twins(heti_p_sim *s) {
 
 static het_result heti_p_sim_start(heti_p_sim *s) {
     int64_t r, record = 0, count;
+    memset(s->stage, 0, s->scratch_size); /* all tables: it comes first in their block */
     for (r = 0; r < s->ranks; r++) {
         const het_team_member *team = het_plan_team(s->plan, r, &count);
         const int64_t leader = team != NULL ? team->leader : r;
         heti_p_rank *rank = &s->rank[r];
-        memset(rank, 0, sizeof *rank);
         for (int64_t i = 0; i < count; i++)
             heti_p_at_least(&rank->clock, heti_p_rank_cost(s, team != NULL ? team[i].rank : r)->begin);
         rank->at = s->schedule->start[leader];
@@ -3293,23 +3267,10 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
     s->links = 0;
-    for (int64_t c = 0; c < s->cells; c++) {
-        s->cell[c].input = s->cell[c].gradient = -1;
-        s->cell[c].done = 0;
-        s->cell[c].taken = 0;
-    }
-    if (s->blocks > 0) {
-        HETI_T_CLEAR(s->ring, 3 * s->rings);
-        HETI_T_CLEAR(s->step_share, s->blocks);
-        HETI_T_CLEAR(s->step_ranks, s->blocks);
-    }
-    for (int64_t c = 0; c < 3 * s->groups; c++) {
-        const het_group *group = &s->costs->group[c / 3];
-        s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
-        s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
-    }
-    s->slice_rest[s->slices] = 0; /* from the end: what a small one adds must not be lost */
-    for (int64_t c = s->slices - 1; c >= 0; c--)
+    for (int64_t c = 0; c < s->cells; c++) s->cell[c].input = s->cell[c].gradient = -1;
+    for (int64_t c = 0; c < 3 * s->groups; c++)
+        s->wire[c].bandwidth = c % 3 == 2 ? s->costs->group[c / 3].bus : s->costs->group[c / 3].uplink;
+    for (int64_t c = s->slices - 1; c >= 0; c--) /* from the end: what a small one adds must not be lost */
         s->slice_rest[c] = s->slice_rest[c + 1] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->turns.count = 0;
     heti_p_sim_processes(s);
@@ -3455,12 +3416,12 @@ static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share,
     return (share[i].group[0] - share[i].first) * heti_p_common(share[i].head, share[j].head);
 }
 
-/* Moves one tensor of `bytes`: a latency, and the most that leaves a member, or comes. group: those
-   of group `group` and the one behind alone; -1: all. */
+/* Moves `count` tensors of `bytes` together: a latency each, and the most that leaves a member, or
+   comes. group: those of group `group` and the one behind alone; -1: all. */
 static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
-                              double bytes, int64_t group, double *latency, double *seconds) {
-    double ways[2][HETRAIN_MAX_TEAM];
-    *latency = *seconds = 0;
+                              double count, double bytes, int64_t group, double *seconds) {
+    double ways[2][HETRAIN_MAX_TEAM], latency = 0;
+    *seconds = 0;
     memset(ways, 0, sizeof ways);
     for (int64_t i = 0; i < stage->members; i++)
         for (int64_t j = 0; j < stage->members; j++) {
@@ -3468,13 +3429,14 @@ static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, co
             het_link_cost link;
             if (!(piece > 0) || (group >= 0 && stage->team[j].group != group)) continue;
             HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, NULL));
-            heti_p_at_least(latency, link.latency);
+            heti_p_at_least(&latency, link.latency);
             if (!(link.bandwidth > 0)) continue;
             ways[0][i] += piece / link.bandwidth;
             ways[1][j] += piece / link.bandwidth;
         }
     for (int64_t i = 0; i < stage->members; i++)
         for (int64_t j = 0; j < 2; j++) heti_p_at_least(seconds, ways[j][i]);
+    *seconds += count * latency;
     return HET_OK;
 }
 
@@ -3487,18 +3449,17 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
                  key = part * tokens * stage->cost->key;
     const int again = heti_p_recomputes(s, stage, a), forward = a->kind == HET_ACTION_F;
     const int64_t groups = stage->team[stage->members - 1].group + 1;
-    double latency, seconds, before = 0, most = 0;
+    double seconds, before = 0, most = 0;
     *sum = 0;
     if (!(count > 0) || a->kind == HET_ACTION_W) return HET_OK;
-    HETI_T_TRY(heti_p_move(s, stage, share, 0, query, -1, &latency, &seconds));
-    *sum += (forward || !again ? 2 : 4) * (count * latency + seconds);
-    HETI_T_TRY(heti_p_move(s, stage, share, forward, key, -1, &latency, &seconds));
-    *sum += 2 * (count * latency + seconds);
+    HETI_T_TRY(heti_p_move(s, stage, share, 0, count, query, -1, &seconds));
+    *sum += (forward || !again ? 2 : 4) * seconds;
+    HETI_T_TRY(heti_p_move(s, stage, share, forward, count, key, -1, &seconds));
+    *sum += 2 * seconds;
     for (int64_t g = 0; g + 1 < groups && !forward; g++) {
-        HETI_T_TRY(heti_p_move(s, stage, share, -1, key, g, &latency, &seconds));
-        seconds = 2 * (count * latency + seconds);
-        heti_p_at_least(&most, before + seconds);
-        before = seconds;
+        HETI_T_TRY(heti_p_move(s, stage, share, -1, count, key, g, &seconds));
+        heti_p_at_least(&most, before + 2 * seconds);
+        before = 2 * seconds;
     }
     *sum += most;
     return HET_OK;
@@ -3760,7 +3721,6 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, const heti_p_stage *stage,
         part *= s->plan->slice_share[a->slice] * (s->slice_rest[0] / heti_p_sim_shares(s, stage, a));
     rank->kept += part;
     if (rank->kept > time->peak) time->peak = rank->kept, time->peak_action = at; /* divided by rank->unit in the end */
-    if (!s->count_bytes) return;
     rank->kept_bytes += heti_p_sim_tokens(s, stage, a, bytes);
     if (rank->kept_bytes > time->peak_bytes) time->peak_bytes = rank->kept_bytes, time->peak_bytes_action = at;
 }
@@ -4106,7 +4066,7 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
     const double whole = heti_p_ring_bytes(s, ring), windows = s->costs->block[ring->block].windows;
     het_link_cost link;
     int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0;
-    HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
+    HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->most_wires > 0 ? path : NULL, &wires));
     took->latency = link.latency;
     took->seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
     for (int64_t i = 0; i < wires; i++) {
@@ -4474,7 +4434,8 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation) {
 typedef struct heti_p_slicing {
     het_cost cost;
     int64_t granules, granule_tokens, most;
-    double *least;                    /* [most + 1][granules + 1] seconds of the granules before j in k slices */
+    double *least;                    /* [most + 1][granules + 1] seconds of the granules before j in k slices,
+                                         HETI_P_NEVER: not below the bound */
     int64_t *from;                    /* where the last of them begins */
 } heti_p_slicing;
 
@@ -4484,26 +4445,24 @@ static double heti_p_slice_seconds(const heti_p_slicing *s, int64_t a, int64_t b
     return s->cost.base + s->cost.token * (y - x) + s->cost.pair * (y * (y + 1) - x * (x + 1)) / 2;
 }
 
-/* The least sum in slices that each take less than `bound`; negative: there is none. lengths and
+/* The least sum in slices that each take less than `bound`; HETI_P_NEVER: there is none. lengths and
    their number into length and *slices, the largest time into *largest. */
 static double heti_p_slices_below(heti_p_slicing *s, double bound, int64_t *length, int64_t *slices, double *largest) {
     const int64_t n = s->granules, row = n + 1;
     int64_t i, best = 0;
     for (int64_t k = 0; k <= s->most; k++)
-        for (int64_t j = 0; j <= n; j++) s->least[k * row + j] = k == 0 && j == 0 ? 0 : -1;
-    for (int64_t k = 1; k <= s->most; k++)
-        for (int64_t j = k; j <= n; j++)
-            for (i = j - 1; i >= k - 1; i--) {
-                const double before = s->least[(k - 1) * row + i], t = heti_p_slice_seconds(s, i, j);
-                double *to = &s->least[k * row + j];
+        for (int64_t j = 0; j <= n; j++) {
+            double *to = &s->least[k * row + j];
+            *to = k == 0 && j == 0 ? 0 : HETI_P_NEVER;
+            for (i = j - 1; k > 0 && i >= k - 1; i--) {
+                const double t = heti_p_slice_seconds(s, i, j), sum = s->least[(k - 1) * row + i] + t;
                 if (t >= bound) break; /* longer ones take longer */
-                if (before < 0 || (*to >= 0 && before + t >= *to)) continue;
-                *to = before + t;
+                if (sum >= *to) continue;
+                *to = sum;
                 s->from[k * row + j] = i;
             }
-    for (int64_t k = 1; k <= s->most; k++)
-        if (s->least[k * row + n] >= 0 && (best == 0 || s->least[k * row + n] < s->least[best * row + n])) best = k;
-    if (best == 0) return -1;
+            if (j == n && *to < s->least[best * row + n]) best = k;
+        }
     *largest = 0;
     *slices = best;
     for (int64_t at = n, k = best; k > 0; k--) {
@@ -4520,7 +4479,7 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
                                          int64_t *slices, double *seconds, het_error *error) {
     heti_p_slicing s;
     het_allocator own;
-    double bound = 1e300, best = -1, largest = 0;
+    double bound = 1e300, best = HETI_P_NEVER, sum, largest = 0;
     int64_t *tried, count = 0;
     size_t cells, size;
     void *block;
@@ -4539,14 +4498,12 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
     s.least = HETI_T_CAST(double *, block);
     s.from = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, s.least + cells));
     tried = s.from + cells;
-    for (;;) {
-        const double sum = heti_p_slices_below(&s, bound, tried, &count, &largest);
-        if (sum < 0 || (best >= 0 && sum >= best)) break;
+    while ((sum = heti_p_slices_below(&s, bound, tried, &count, &largest)) < best) {
         bound = largest;
-        if (best >= 0 && sum + HETI_T_CAST(double, stages - 1) * largest >= best) continue;
+        if (sum + HETI_T_CAST(double, stages - 1) * largest >= best) continue;
         best = sum + HETI_T_CAST(double, stages - 1) * largest;
         *slices = count;
-        for (int64_t i = 0; i < count; i++) length[i] = tried[i];
+        HETI_T_COPY(length, tried, count);
     }
     *seconds = best;
     own.free(own.user, block, size);
@@ -4584,8 +4541,6 @@ typedef struct heti_p_timed {
     double end, span;
     int gap, backward_first, drain;   /* the rule */
 } heti_p_timed;
-
-#define HETI_P_NEVER 1e301
 
 /* Rule n of the grid. Forwards away at most: those that keep the rank busy for a trip, or fill no,
    one, ... four quarters of it, or all; perhaps one more. A W begins where the next arrival is not
@@ -4628,8 +4583,7 @@ static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
     const int64_t n = s->begun[k], whole = n - n % t->sim.slices + t->sim.slices;
     double there = 0;
     if (n == stage->micro_batches * t->sim.slices || (k > 0 && !stage->backward) || (k == 2 && n == s->begun[1]) ||
-        (k == 1 && s->begun[0] < whole) ||
-        (k == 0 && s->begun[0] - s->begun[1] >= s->open))
+        (k == 1 && s->begun[0] < whole) || (k == 0 && s->begun[0] - s->begun[1] >= s->open))
         return HETI_P_NEVER; /* of a micro-batch all forwards come before the first I */
     if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
     if (k == 1 && stage->gradient >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
@@ -5040,7 +4994,7 @@ typedef struct heti_p_svg {
     int64_t computed, micro_batches;
     int64_t transfers, boxes;
     int counting;                                          /* boxes are counted, nothing is drawn */
-    int used[HETI_T_KINDS], shades, slices, labels, stacked; /* what is there to be seen */
+    int used[HETI_T_KINDS], shades, slices, labels, stacked; /* what is there to be seen; shades: of any rank */
     /* stages of the present rank, ascending: the place gives the shade */
     int64_t key[HETI_P_STAGES];
     int keys;
@@ -5176,6 +5130,7 @@ static void heti_p_svg_box(heti_p_svg *s, const het_record *r, double y, double 
         heti_p_svg_rect(s, of, x, y, width - (width > 5 ? 0.8 : 0.15 * width), height, 1);
         return;
     }
+    s->stacked |= heti_p_is_compute(r->action.kind);
     if (heap->total > 0 && end - heap->x > s->thin) heti_p_svg_heap_end(s, y, height);
     if (heap->total <= 0) heap->x = x;
     heap->part[of] += width;
@@ -5223,19 +5178,16 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy) {
 }
 
 static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
+    const double pitch = s->row + s->gap;
+    const int two = s->plan != NULL && s->row >= 24; /* lines */
     int64_t every = 1;
-    double pitch = s->row + s->gap;
     /* 1, 2, 10, 20, 100, ... */
     while (HETI_T_CAST(double, every) * pitch < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5;
     if (rank % every != 0) return;
-    if (s->plan == NULL || s->row < 24) {
-        heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10,
-                          y + s->row / 2 + 4, rank);
-        return;
-    }
-    heti_t_format(&s->out,
-                  "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text><text class=\"q e\" x=\"%g\" y=\"%g\" "
-                  "style=\"font-size:10px\">", s->left - 10, y + s->row / 2 - 1, rank, s->left - 10,
+    heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10,
+                  y + s->row / 2 + (two ? -1 : 4), rank);
+    if (!two) return;
+    heti_t_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">", s->left - 10,
                   y + s->row / 2 + 12);
     (void)heti_p_out_units(&s->out, s->plan, rank, 2, "&#8211;");
     heti_t_put(&s->out, "</text>");
@@ -5246,6 +5198,7 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
 static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count) {
     double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
     heti_p_svg_keys(s, record, count);
+    if (s->keys > s->shades) s->shades = s->keys < HETI_P_SHADES ? s->keys : HETI_P_SHADES;
     for (int64_t i = 0; i < count; i++)
         if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_box(s, &record[i], y, s->row);
     heti_p_svg_heap_flush(s, y, s->row);
@@ -5290,7 +5243,7 @@ static void heti_p_svg_rows(heti_p_svg *s) {
     }
 }
 
-/* The least width that keeps the file small. */
+/* The least width that keeps the file small. Boxes say what the legend has to explain. */
 static void heti_p_svg_thin(heti_p_svg *s) {
     s->counting = 1;
     for (s->thin = 1.2; s->thin < s->plot; s->thin *= 1.5) {
@@ -5298,10 +5251,6 @@ static void heti_p_svg_thin(heti_p_svg *s) {
         if (s->boxes <= HETI_P_BOXES) break;
     }
     s->counting = 0;
-    for (int64_t i = 0; i < s->timeline->records; i++)
-        if (heti_p_is_compute(s->timeline->record[i].action.kind) &&
-            (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin)
-            s->stacked = 1;
 }
 
 /* ---- between ranks ---- */
@@ -5421,10 +5370,8 @@ static void heti_p_svg_caption(heti_p_svg *s) {
 
 /* What there is to be seen. */
 static void heti_p_svg_look(heti_p_svg *s) {
-    const het_timeline *t = s->timeline;
-    int64_t first = 0;
-    for (int64_t i = 0; i < t->records; i++) {
-        const het_record *r = &t->record[i];
+    for (int64_t i = 0; i < s->timeline->records; i++) {
+        const het_record *r = &s->timeline->record[i];
         if (!heti_t_is_send(r->action.kind)) s->used[r->action.kind] = 1;
         if (heti_p_exchange(r) > 0) s->used[HET_ACTION_SEND_F] = 1;
         if (r->action.slice > 0) s->slices = 1;
@@ -5432,11 +5379,6 @@ static void heti_p_svg_look(heti_p_svg *s) {
         if (!heti_p_is_compute(r->action.kind)) continue;
         s->busy += r->end - r->start;
         s->computed++;
-    }
-    for (int64_t i = 0; i < t->records; i = first) { /* the most stages a rank has */
-        for (first = i; first < t->records && t->record[first].rank == t->record[i].rank; first++) {}
-        heti_p_svg_keys(s, &t->record[i], first - i);
-        if (s->keys > s->shades) s->shades = s->keys < HETI_P_SHADES ? s->keys : HETI_P_SHADES;
     }
 }
 
