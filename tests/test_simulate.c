@@ -1561,6 +1561,73 @@ static void several_updates(void **state)
         }
 }
 
+/* A plan of three updates whose stages make one each means a synchronous step. */
+static void one_update_of_three(void **state)
+{
+    static const int64_t counts[2] = { 4, 4 };
+    het_plan *plan = support_plan("dp2xpp2", "1f1b", 8, 4, 1);
+    double end[2] = { 0, 0 };
+    int i, k;
+    (void)state;
+    for (k = 0; k < 2; k++) {
+        het_schedule *lists = NULL, *complete = NULL;
+        het_simulation *simulation = NULL;
+        het_stage_cost stage[4];
+        het_block_cost block[8];
+        het_costs costs;
+        het_error error;
+        memset(&costs, 0, sizeof costs);
+        memset(stage, 0, sizeof stage);
+        memset(block, 0, sizeof block);
+        plan->updates = 3 * k;
+        for (i = 0; i < 4; i++) plan->stage[i].updates = k, stage[i].forward.base = 1, stage[i].backward.base = 2;
+        for (i = 0; i < 8; i++) block[i].reduce_bytes = 8, block[i].gather_bytes = 4, block[i].step = 1;
+        costs.stage = stage;
+        costs.block = block;
+        costs.blocks = 8;
+        costs.every_link.latency = 0.25;
+        costs.every_link.bandwidth = 2;
+        EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_schedule_complete(plan, NULL, lists, NULL, &complete, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_simulate(plan, complete, &costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+        end[k] = simulation->makespan;
+        het_simulation_free(simulation);
+        het_schedule_free(lists);
+        het_schedule_free(complete);
+    }
+    EXACTLY(end[1], end[0]);
+    het_plan_free(plan);
+}
+
+/* Pipelines with the same costs and lists, of which only the second recomputes: one of its two slices. */
+static void twins_recompute_alike(void **state)
+{
+    static const int64_t counts[2] = { 1, 1 };
+    het_plan *plan = support_plan("dp", "1f1b", 4, 2, 2);
+    het_schedule *lists = NULL;
+    het_simulation *simulation = NULL;
+    het_stage_cost stage[2];
+    het_costs costs;
+    het_error error;
+    int i;
+    (void)state;
+    memset(&costs, 0, sizeof costs);
+    memset(stage, 0, sizeof stage);
+    for (i = 0; i < 2; i++) {
+        plan->stage[i].keep = 1;
+        plan->stage[i].recompute = i;
+        stage[i].forward.base = 1, stage[i].backward.base = 2, stage[i].again.base = 4;
+    }
+    costs.stage = stage;
+    EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_simulate(plan, lists, &costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+    EXACTLY(simulation->rank[0].busy, 6);
+    EXACTLY(simulation->rank[1].busy, 10);
+    het_simulation_free(simulation);
+    het_schedule_free(lists);
+    het_plan_free(plan);
+}
+
 /* Two workers of one rank, six updates of a micro-batch each: one takes 6 for any, the other 3 and, from the fourth on, 9. Gradients three updates
    late, neither waits: 36. One late, the fast start of the second ends at 12, where the first has its second update: 39. */
 static void workers_get_ahead(void **state)
@@ -3121,6 +3188,7 @@ int main(void)
             cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(legends_stay_inside),
         cmocka_unit_test(divided_blocks), cmocka_unit_test(several_updates), cmocka_unit_test(workers_get_ahead),
+        cmocka_unit_test(one_update_of_three), cmocka_unit_test(twins_recompute_alike),
         cmocka_unit_test(reductions_begin_inside_the_last_pass),
         cmocka_unit_test(calls_wait_for_what_comes_beside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),

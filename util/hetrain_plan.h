@@ -2530,7 +2530,8 @@ typedef struct heti_p_sim {
     het_allocator allocator;
     size_t scratch_size;
     int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
-    int64_t updates, rings;           /* of a step; REDUCEs, and GATHERs, that differ: blocks x updates */
+    int64_t updates, rings;           /* of a step, the most of a stage; REDUCEs, and GATHERs, that differ: blocks x
+                                         updates */
     int keep;                         /* records are kept */
     heti_p_stage *stage;              /* [stages] */
     heti_p_cell *cell;
@@ -2871,7 +2872,9 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: schedule->action is NULL");
     if (schedule->start[s->ranks] > INT64_MAX / 4)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
-    s->updates = heti_p_max(s->plan->updates, 1);
+    s->updates = 1; /* where no stage has more a step is synchronous */
+    for (int64_t g = 0; g < s->stages && s->plan->updates > s->updates; g++)
+        s->updates = heti_p_max(s->updates, heti_p_min(heti_p_gear(s->plan, &s->plan->stage[g]), s->plan->updates));
     HETI_T_TRY(heti_p_sim_costs(s));
     HETI_T_TRY(heti_p_sim_actions(s));
     s->rings = s->blocks * s->updates;
@@ -3203,7 +3206,8 @@ static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
     for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
         int64_t *of_a = &s->rank[a->rank].held, *of_b = &s->rank[b->rank].held;
-        if (s->plan->stage[first[p] + k].keep != s->plan->stage[first[q] + k].keep) return 0;
+        const het_stage *own = &s->plan->stage[first[p] + k], *other = &s->plan->stage[first[q] + k];
+        if (own->keep != other->keep || own->recompute != other->recompute) return 0;
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after) || a->backward != b->backward ||
             (a->gradient < 0) != (b->gradient < 0)) return 0;
