@@ -657,14 +657,14 @@ static int heti_p_make_room(const heti_p_make *make, int64_t s) {
 /* ---- which of the ready actions a rank takes ---- */
 
 typedef struct heti_p_make_choice {
-    int64_t lane, stage, micro_batch, stages_after;
+    int64_t stage, micro_batch, stages_after; /* stage -1: none */
     int32_t kind, group;                /* the lowest group first */
 } heti_p_make_choice;
 
 /* Of two forwards the one nearer to the last stage, then the older micro-batch; of two others the
    older micro-batch, then the longer way to the first stage. */
 static int heti_p_make_better(const heti_p_make_choice *a, const heti_p_make_choice *b) {
-    if (b->lane < 0) return 1;
+    if (b->stage < 0) return 1;
     if (a->group != b->group) return a->group < b->group;
     if (a->kind == HET_ACTION_F && b->kind == HET_ACTION_F && a->stages_after != b->stages_after)
         return a->stages_after < b->stages_after;
@@ -677,7 +677,7 @@ static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, 
     const het_play_stage *stage = &make->play->stage[s];
     const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F : kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
     heti_p_make_choice choice;
-    choice.lane = make->stage[s].lane, choice.stage = s, choice.kind = kind, choice.group = group;
+    choice.stage = s, choice.kind = kind, choice.group = group;
     choice.micro_batch = stage->begun[what] / make->play->plan->slices;
     choice.stages_after = stage->after;
     if (heti_p_make_better(&choice, best)) *best = choice;
@@ -750,18 +750,16 @@ static void heti_p_make_choose(const heti_p_make *make, const heti_p_make_lane *
 /* het_rule.choose: the best action of all lanes, and both of a pair. */
 static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
-    heti_p_make_choice best;
+    heti_p_make_choice best = { -1, 0, 0, 0, 0 };
     heti_p_make_lane *lane;
     const heti_p_make_item *item;
     (void)play;
-    memset(&best, 0, sizeof best);
-    best.lane = -1;
     for (int64_t l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
         heti_p_make_choose(make, &make->lane[l], &best);
-    if (best.lane < 0) return 0;
+    if (best.stage < 0) return 0;
     stage[0] = best.stage;
     kind[0] = best.kind;
-    lane = &make->lane[best.lane];
+    lane = &make->lane[make->stage[best.stage].lane];
     if (lane->next_item == lane->end_item || !make->item[lane->next_item++].overlap) return 1;
     item = &make->item[lane->next_item++];
     stage[1] = item->stage;
@@ -1144,15 +1142,13 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
 HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                                          het_schedule **schedule, het_error *error) {
     heti_p_make make;
-    het_rule rule;
+    const het_rule rule = { "het_schedule_make", &make, heti_p_make_start, heti_p_make_next };
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
     memset(&make, 0, sizeof make);
     HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
-    rule.where = "het_schedule_make", rule.user = &make;
-    rule.start = heti_p_make_start, rule.choose = heti_p_make_next;
     result = strcmp(plan->schedule, "timed") == 0 ?
         het_schedule_timed(plan, counts, NULL, allocator, schedule, error) :
         het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
@@ -2306,20 +2302,20 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
 
 HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length,
                                          const het_allocator *allocator, het_schedule **schedule, het_error *error) {
-    static const char heti_p_where[] = "het_schedule_read";
     heti_p_lines r;
     het_allocator memory;
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || text == NULL || schedule == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_p_where,
+        return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_read: %s is NULL",
                            plan == NULL ? "plan" : text == NULL ? "the input" : "schedule");
-    HETI_T_TRY(het_plan_check(plan, heti_p_where, error));
-    HETI_T_TRY(heti_t_choose(allocator, &memory, error, heti_p_where));
+    HETI_T_TRY(het_plan_check(plan, "het_schedule_read", error));
+    HETI_T_TRY(heti_t_choose(allocator, &memory, error, "het_schedule_read"));
     memset(&r, 0, sizeof r);
     r.plan = plan, r.text = text, r.length = length, r.error = error;
     HETI_T_TRY(heti_p_lines_lines(&r));
-    HETI_T_TRY(het_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_p_where, &r.schedule, error));
+    HETI_T_TRY(het_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, "het_schedule_read", &r.schedule,
+                                error));
     result = heti_p_lines_lines(&r); /* found no error before: stores */
     if (result == HET_OK) result = heti_p_lines_normalise(&r, &memory);
     if (result != HET_OK) {
@@ -3949,6 +3945,7 @@ static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, do
     const heti_p_ring *owners = &s->ring[2 * s->rings + ring->block * s->updates];
     const heti_p_part *part = s->part + ring->first, *owner = s->part + owners->first;
     double most = 0, latency = 0, slowest = 0;
+    int64_t owning = 0;
     *seconds = 0;
     if (s->costs->block == NULL) return HET_OK;
     for (int64_t o = 0; o < owners->wanted; o++) {
@@ -3956,7 +3953,11 @@ static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, do
         double others = 0;
         for (int64_t i = 0; i < ring->wanted && own > 0; i++) {
             het_link_cost link;
-            if (part[i].rank == owner[o].rank) continue;
+            if (part[i].rank == owner[o].rank) {
+                heti_p_at_least(&most, 1 - own);
+                owning++;
+                continue;
+            }
             HETI_T_TRY(heti_p_link_cost(s, part[i].rank, owner[o].rank, &link, NULL, NULL));
             heti_p_at_least(&latency, link.latency);
             heti_p_at_least(&slowest, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
@@ -3964,12 +3965,7 @@ static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, do
         }
         heti_p_at_least(&most, own * others);
     }
-    for (int64_t i = 0; i < ring->wanted; i++) {
-        double sent = 1;
-        for (int64_t o = 0; o < owners->wanted; o++)
-            if (owner[o].rank == part[i].rank) sent -= heti_p_owns(s, part[i].rank, ring->block);
-        heti_p_at_least(&most, sent);
-    }
+    if (owning < ring->wanted) heti_p_at_least(&most, 1); /* who owns nothing sends all */
     *seconds = latency + heti_p_ring_bytes(s, ring) * most * slowest;
     return HET_OK;
 }
@@ -5109,7 +5105,7 @@ static void heti_p_svg_heap_end(heti_p_svg *s, double y, double height) {
         double difference = run->part[of] / run->total - heap->part[of] / heap->total;
         if (difference > 0.2 || difference < -0.2) joins = 0;
     }
-    if (run->total <= 0 || !joins) {
+    if (!joins) {
         heti_p_svg_run_draw(s, y, height);
         *run = *heap;
     } else {
