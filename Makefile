@@ -201,8 +201,7 @@ test:
 test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(BUILD)/standin/bench_cuda $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
-mpi-test-programs:
-	@[ -z "$(MPI_SHOW)" ] || $(MAKE) --no-print-directory $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces $(BUILD)/mpi/test_fake $(BUILD)/mpi/train_mpi
+mpi-test-programs: $(if $(MPI_SHOW),$(patsubst %,$(BUILD)/mpi/%,test_mpi test_mpi_pieces test_fake train_mpi))
 
 MPI_TEST_SOURCES = tests/mpi/test_mpi.c util/hetrain_mpi.c
 
