@@ -68,13 +68,14 @@ enum emulator_state { EMULATOR_READY, EMULATOR_AT_WARP, EMULATOR_AT_BLOCK, EMULA
 
 #ifdef __x86_64__
 typedef void *emulator_context;
-/* Saves the registers a call must keep on the present stack, the stack pointer in *from, and goes on with another stack. */
+/* Saves the registers a call must keep on the present stack, the stack pointer in *from, and goes on with another stack. Its end is a jump: a
+   processor foretells where a return goes from the calls before it, here always wrongly. */
 extern "C" void emulator_switch(emulator_context *from, emulator_context to);
 __asm__(".pushsection .text.emulator_switch,\"axG\",@progbits,emulator_switch,comdat\n"
         ".weak emulator_switch\n.type emulator_switch,@function\nemulator_switch:\n"
         "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
         "movq %rsp,(%rdi)\nmovq %rsi,%rsp\n"
-        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nretq\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\npopq %rcx\njmpq *%rcx\n"
         ".size emulator_switch,.-emulator_switch\n.popsection\n");
 #else
 typedef ucontext_t emulator_context;
@@ -92,12 +93,15 @@ struct emulator_lane {
     void *fake_stack;   /* AddressSanitizer's */
     dim3 index;         /* threadIdx */
     int number;         /* in the block */
-    emulator_state state;
+    emulator_state state; /* of one that is not ready: where it stands */
     int place;          /* where it waits: the barrier's line, the kind of collective */
     uint64_t in[8], out[4]; /* a collective's operands and result */
     std::vector<emulator_copy> copies;
     unsigned groups;    /* committed */
 };
+
+/* Which lanes of a warp can go on, a bit each; how many wait at a collective, at which kind; how many have ended. */
+struct emulator_warp { uint32_t ready; int waiting, kind, ended; };
 
 struct emulator_array { const void *key; unsigned char *data; size_t bytes; };
 
@@ -105,6 +109,7 @@ struct emulator_machine {
     uint64_t seed;
     std::vector<char *> stacks;
     std::vector<emulator_lane> lanes;
+    std::vector<emulator_warp> warps;
     std::vector<emulator_array> arrays; /* shared memory of the block; the first is the dynamic one */
     const std::function<void()> *body;
     emulator_lane *current;
@@ -160,6 +165,7 @@ inline void emulator_to_scheduler()
 {
     emulator_machine &m = emulator_this();
     emulator_lane *lane = m.current;
+    m.warps[size_t(lane->number / EMULATOR_WARP)].ready &= ~(1u << lane->number % EMULATOR_WARP);
 #ifdef EMULATOR_ASAN
     __sanitizer_start_switch_fiber(lane->state == EMULATOR_ENDED ? nullptr : &lane->fake_stack, m.scheduler_stack, m.scheduler_size);
 #endif
@@ -205,6 +211,7 @@ inline void emulator_entry()
     (*m.body)();
     if (!m.current->copies.empty()) emulator_fail("cp.async never waited for");
     m.current->state = EMULATOR_ENDED;
+    m.warps[size_t(m.current->number / EMULATOR_WARP)].ended++;
     emulator_to_scheduler();
 }
 
@@ -302,20 +309,22 @@ inline void emulator_pass_barrier()
     if (waits == nullptr) return;
     if (ended > 0) { emulator_fail("%d threads ended, others wait at the barrier of line %d", ended, waits->place); return; }
     m.vote = vote;
-    for (emulator_lane &lane : m.lanes) lane.state = EMULATOR_READY;
+    for (emulator_warp &warp : m.warps) warp.ready = ~0u;
 }
 
 inline bool emulator_run_warp(int warp)
 {
     emulator_machine &m = emulator_this();
+    emulator_lane *lanes = &m.lanes[size_t(warp * EMULATOR_WARP)];
+    const uint32_t &ready = m.warps[size_t(warp)].ready;
     bool moved = false, again = true;
     while (again && !m.failed) {
-        const int turn = int(emulator_random() % EMULATOR_WARP), direction = emulator_random() & 1 ? 1 : EMULATOR_WARP - 1;
+        const unsigned turn = unsigned(emulator_random() % EMULATOR_WARP), direction = emulator_random() & 1 ? 1 : EMULATOR_WARP - 1;
         again = false;
-        for (int i = 0; i < EMULATOR_WARP && !m.failed; i++) {
-            emulator_lane &lane = m.lanes[size_t(warp * EMULATOR_WARP + (turn + i * direction) % EMULATOR_WARP)];
-            if (lane.state != EMULATOR_READY) continue;
-            emulator_to_lane(&lane);
+        for (unsigned i = 0; i < EMULATOR_WARP && ready != 0 && !m.failed; i++) {
+            const unsigned lane = (turn + i * direction) % EMULATOR_WARP;
+            if ((ready >> lane & 1) == 0) continue;
+            emulator_to_lane(&lanes[lane]);
             again = moved = true;
         }
     }
@@ -330,15 +339,16 @@ template <class T> void emulator_shuffle(std::vector<T> &list)
 inline void emulator_run_block(size_t shared_bytes)
 {
     emulator_machine &m = emulator_this();
-    std::vector<int> warps(m.lanes.size() / EMULATOR_WARP);
-    for (size_t i = 0; i < warps.size(); i++) warps[i] = int(i);
+    std::vector<int> order(m.lanes.size() / EMULATOR_WARP);
+    for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
+    m.warps.assign(order.size(), emulator_warp{ ~0u, 0, 0, 0 });
     emulator_shared(nullptr, shared_bytes);
     for (emulator_lane &lane : m.lanes) emulator_start_lane(&lane);
     for (bool live = true; live && !m.failed;) {
         bool moved = false;
-        emulator_shuffle(warps);
-        for (int warp : warps) moved = emulator_run_warp(warp) || moved;
-        live = std::any_of(m.lanes.begin(), m.lanes.end(), [](const emulator_lane &lane) { return lane.state != EMULATOR_ENDED; });
+        emulator_shuffle(order);
+        for (int warp : order) moved = emulator_run_warp(warp) || moved;
+        live = std::any_of(m.warps.begin(), m.warps.end(), [](const emulator_warp &warp) { return warp.ended < EMULATOR_WARP; });
         if (live && !moved && !m.failed) emulator_pass_barrier();
     }
     m.current = nullptr;
@@ -411,25 +421,32 @@ inline int emulator_barrier(int line, int vote)
 #define __syncthreads() ((void)emulator_barrier(__LINE__, 0))
 #define __syncthreads_or(vote) emulator_barrier(__LINE__, (vote))
 
+/* Of the lanes that this one should meet, one has ended or waits elsewhere. */
+inline void emulator_miss(const emulator_lane *warp, uint32_t ready, int kind)
+{
+    for (int i = 0; i < EMULATOR_WARP; i++) {
+        if (ready >> i & 1) continue;
+        if (warp[i].state == EMULATOR_ENDED) emulator_fail("a collective of the warp, thread %d has ended", warp[i].number);
+        if (warp[i].state == EMULATOR_AT_WARP && warp[i].place != kind)
+            emulator_fail("thread %d of the warp is at another collective (%d, not %d)", warp[i].number, warp[i].place, kind);
+    }
+}
+
 /* Lanes of a warp put operands into `in`; the last to arrive calls apply(lanes of the warp), which fills every `out`. `kind` must agree. */
 template <class Apply> void emulator_converge(int kind, Apply apply)
 {
     emulator_machine &m = emulator_this();
     emulator_lane *lane = m.current, *warp = &m.lanes[size_t(lane->number / EMULATOR_WARP * EMULATOR_WARP)];
-    int waiting = 0;
-    lane->place = kind;
-    for (int i = 0; i < EMULATOR_WARP; i++) {
-        if (warp + i == lane) continue;
-        if (warp[i].state == EMULATOR_ENDED) emulator_fail("a collective of the warp, thread %d has ended", warp[i].number);
-        if (warp[i].state != EMULATOR_AT_WARP) continue;
-        if (warp[i].place != kind) emulator_fail("thread %d of the warp is at another collective (%d, not %d)", warp[i].number, warp[i].place, kind);
-        waiting++;
-    }
-    if (waiting == EMULATOR_WARP - 1) {
+    emulator_warp &met = m.warps[size_t(lane->number / EMULATOR_WARP)];
+    if (met.ended > 0 || (met.waiting > 0 && met.kind != kind)) emulator_miss(warp, met.ready, kind);
+    lane->place = met.kind = kind;
+    if (met.waiting == EMULATOR_WARP - 1) {
         apply(warp);
-        for (int i = 0; i < EMULATOR_WARP; i++) warp[i].state = EMULATOR_READY;
+        met.waiting = 0;
+        met.ready = ~0u;
         return;
     }
+    met.waiting++;
     lane->state = EMULATOR_AT_WARP;
     emulator_to_scheduler();
 }
@@ -523,6 +540,14 @@ inline void emulator_ldmatrix(uint32_t (&to)[4], const void *address, bool trans
 
 inline float emulator_bf16(uint64_t word, int half) { return __uint_as_float(uint32_t(word >> 16 * half) << 16); }
 
+/* sum += left right, a product's terms in their order; a row at once, which a compiler makes vectors of. */
+template <int K> void emulator_products(const float (&left)[16][K], const float (&right)[K][8], float (&sum)[16][8])
+{
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < K; k++)
+            for (int column = 0; column < 8; column++) sum[row][column] += left[row][k] * right[k][column];
+}
+
 /* d += a b: a 16 x 16, b 16 x 8, d 16 x 8. Lane l holds, with g = l / 4 and t = l % 4: a rows g, g + 8 (registers 0 and 1, 2 and 3) of columns
    2 t, 2 t + 1 and 8 more; b rows 2 t, 2 t + 1 and 8 more of column g; d rows g, g + 8 of columns 2 t, 2 t + 1. */
 inline void emulator_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -532,19 +557,16 @@ inline void emulator_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
     lane->in[4] = b0;
     lane->in[5] = b1;
     emulator_converge(EMULATOR_MMA, [](emulator_lane *warp) {
-        float left[16][16], right[16][8];
+        float left[16][16], right[16][8], sum[16][8] = {};
         for (int l = 0; l < EMULATOR_WARP; l++)
             for (int half = 0; half < 2; half++) {
                 const int g = l / 4, k = l % 4 * 2 + half;
                 for (int i = 0; i < 4; i++) left[g + i % 2 * 8][k + i / 2 * 8] = emulator_bf16(warp[l].in[i], half);
                 for (int i = 0; i < 2; i++) right[k + i * 8][g] = emulator_bf16(warp[l].in[4 + i], half);
             }
+        emulator_products(left, right, sum);
         for (int l = 0; l < EMULATOR_WARP; l++)
-            for (int e = 0; e < 4; e++) {
-                float sum = 0;
-                for (int k = 0; k < 16; k++) sum += left[l / 4 + e / 2 * 8][k] * right[k][l % 4 * 2 + e % 2];
-                warp[l].out[e] = __float_as_uint(sum);
-            }
+            for (int e = 0; e < 4; e++) warp[l].out[e] = __float_as_uint(sum[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2]);
     });
     for (int i = 0; i < 4; i++) d[i] += __uint_as_float(uint32_t(lane->out[i]));
 }
@@ -605,17 +627,14 @@ inline void emulator_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
     lane->in[4] = b0;
     lane->in[5] = b1;
     emulator_converge(EMULATOR_MMA_TF32, [](emulator_lane *warp) {
-        float left[16][8], right[8][8];
+        float left[16][8], right[8][8], sum[16][8] = {};
         for (int l = 0; l < EMULATOR_WARP; l++) {
             for (int i = 0; i < 4; i++) left[l / 4 + i % 2 * 8][l % 4 + i / 2 * 4] = emulator_tf32(warp[l].in[i]);
             for (int i = 0; i < 2; i++) right[l % 4 + i * 4][l / 4] = emulator_tf32(warp[l].in[4 + i]);
         }
+        emulator_products(left, right, sum);
         for (int l = 0; l < EMULATOR_WARP; l++)
-            for (int e = 0; e < 4; e++) {
-                float sum = 0;
-                for (int k = 0; k < 8; k++) sum += left[l / 4 + e / 2 * 8][k] * right[k][l % 4 * 2 + e % 2];
-                warp[l].out[e] = __float_as_uint(sum);
-            }
+            for (int e = 0; e < 4; e++) warp[l].out[e] = __float_as_uint(sum[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2]);
     });
     for (int i = 0; i < 4; i++) d[i] += __uint_as_float(uint32_t(lane->out[i]));
 }
