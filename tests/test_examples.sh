@@ -13,8 +13,10 @@ for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     name=$(basename "${source%.*}")
     arguments=()
     case $name in minimal | buckets | own_loop | long_context | mapped_state) arguments=("$root/examples/$name.c") ;; packed) arguments=("$root/tests/data/shakespeare.txt" 2) ;; dual_batch | hpo | low_rank) arguments=("$root/tests/data/shakespeare.txt") ;; esac # else: the path it was compiled from
+    rm -f model.safetensors
     timeout 300 "$programs/$name" "${arguments[@]}" > output 2>&1
     report $? "$name: $(tail -n 1 output | cut -c1-120)" "$(tail -n 5 output)"
+    [ "$name" != minimal ] || { [ -s model.safetensors ] && awk '/loss/ { loss = $NF } END { exit !(loss > 0 && loss < 3) }' output; report $? "it learns, and saves"; }
 done
 for source in "$root"/examples/*; do
     [ "$(wc -l < "$source")" -le 150 ] || long="$long $(basename "$source")"
