@@ -967,6 +967,39 @@ static void long_chain(void **state) {
 
 /* ---- misuse --------------------------------------------------------------------------------------------------------------- */
 
+/* A model with factors whose own chain has none: each call says its own name. */
+static void no_factors(void **state) {
+    disk *d = disk_start();
+    het_checkpoint *c = checkpoint_of(d, 2, NULL);
+    het_saved *saved;
+    support_run run;
+    het_unit unit[4];
+    het_ctx *ctx;
+    het_error e = { HET_OK, "" };
+    int64_t count;
+    (void)state;
+    small_run(&run);
+    run.desc.model.lora_rank = 2;
+    EXPECT_OK(het_model_complete(&run.desc.model, &e));
+    ctx = support_create(&run.desc);
+    take(c, ctx);
+    EXPECT_OK(het_checkpoint_write(c, &e));
+    het_destroy(ctx);
+    EXPECT_OK(het_model_units(&run.desc.model, unit, 4, &count, &e));
+    unit[1] = unit[2], unit[2] = unit[3]; /* embed, mlp, head: no attention, whose q, k and v have the factors */
+    run.desc.units = unit, run.desc.unit_count = 3;
+    ctx = support_create(&run.desc);
+    saved = find(d, "run");
+    EXPECT_ERROR(het_checkpoint_reserve(c, ctx, NULL, 0, NULL, 0, &e), HET_ERR_STATE, e.text, "het_checkpoint_reserve: |no factors (lora_rank is 2)");
+    EXPECT_ERROR(het_checkpoint_take(c, ctx, NULL, 0, NULL, 0, &e), HET_ERR_STATE, e.text, "het_checkpoint_take: |no factors");
+    EXPECT_ERROR(het_checkpoint_load(saved, ctx, HET_NO, &e), HET_ERR_STATE, e.text, "het_checkpoint_load: |no factors");
+    het_checkpoint_free(saved);
+    het_checkpoint_destroy(c);
+    het_destroy(ctx);
+    support_run_end(&run);
+    disk_end(d);
+}
+
 static void misuse(void **state) {
     disk *d = disk_start();
     const het_disk t = table(d);
@@ -1013,7 +1046,8 @@ int main(void) {
         cmocka_unit_test(round_trip), cmocka_unit_test(left_behind), cmocka_unit_test(damage), cmocka_unit_test(damage_later),
         cmocka_unit_test(bad_state), cmocka_unit_test(faults_of_writing), cmocka_unit_test(faults_of_reading), cmocka_unit_test(faults_of_memory),
         cmocka_unit_test(reserved),
-        cmocka_unit_test(power), cmocka_unit_test(transitions), cmocka_unit_test(long_chain), cmocka_unit_test(misuse),
+        cmocka_unit_test(power), cmocka_unit_test(transitions), cmocka_unit_test(long_chain), cmocka_unit_test(no_factors),
+        cmocka_unit_test(misuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -340,6 +340,8 @@ static void misuse(void **state)
     het_folder table = folder_start(&files), broken = table;
     het_save_desc desc;
     het_model_desc model;
+    het_allocator half;
+    support_memory memory;
     het_error error;
     int64_t k;
     float *values;
@@ -360,7 +362,20 @@ static void misuse(void **state)
     assert_int_equal(het_save_folder(NULL, &table, NULL), HET_ERR_INVALID);
     assert_int_equal(het_load_folder(NULL, &table), HET_ERR_INVALID);
     /* every call of the folder fails once; what was there stays */
-    desc.element = HET_ELEMENT_F32;
+    /* half an allocator: refused by the call that got it, before it is asked for anything */
+    memset(&memory, 0, sizeof memory);
+    memory.fail_at = -1;
+    half = support_allocator(&memory);
+    half.free = NULL;
+    model = het_get_desc(ctx)->model;
+    desc.element = HET_ELEMENT_F32, desc.allocator = &half;
+    EXPECT_ERROR(het_save_folder(ctx, &table, &desc), HET_ERR_INVALID, het_last_error(ctx), "het_save_folder: |lacks alloc or free");
+    EXPECT_ERROR(het_model_fits_folder(&model, &table, &half, &error), HET_ERR_INVALID, error.text, "het_model_fits_folder: |lacks");
+    EXPECT_ERROR(het_model_fits(&model, NULL, &half, &error), HET_ERR_INVALID, error.text, "het_model_fits: |lacks alloc or free");
+    EXPECT_ERROR(het_model_fits(&model, NULL, NULL, &error), HET_ERR_INVALID, error.text, "het_model_fits: the reader");
+    EXPECT_ERROR(het_model_fits_folder(NULL, &table, NULL, &error), HET_ERR_INVALID, error.text, "het_model_fits_folder: model is NULL");
+    assert_int_equal(memory.calls, 0);
+    desc.allocator = NULL;
     desc.shard_bytes = 20000;
     EXPECT_OK(het_save_folder(ctx, &table, &desc));
     for (k = 0;; k++) {

@@ -3687,6 +3687,7 @@ typedef struct heti_f_sizing {
     het_model_desc model;
     int in;                           /* HETI_F_IN_ bit of the family */
     int64_t seen[HETI_F_NAMES];       /* how many matrices of each there are */
+    het_allocator allocator;
     het_error *error;
 } heti_f_sizing;
 
@@ -3738,18 +3739,20 @@ static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t
                               heti_f_shape(text, sizeof text, "", shape, 2, ""));
 }
 
-static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from, const het_allocator *allocator) {
+static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from) {
     het_safetensors *file = NULL;
-    het_result result = het_safetensors_read(from, 0, allocator, &file, s->error);
+    het_result result = het_safetensors_read(from, 0, &s->allocator, &file, s->error);
     for (int64_t i = 0; result == HET_OK && i < file->tensors; i++) result = heti_f_sizing_tensor(s, &file->tensor[i]);
     het_safetensors_free(file);
     return result;
 }
 
-static het_result heti_f_sizing_start(heti_f_sizing *s, const het_model_desc *model, het_error *error) {
+static het_result heti_f_sizing_start(heti_f_sizing *s, const char *function, const het_model_desc *model,
+                                      const het_allocator *allocator, het_error *error) {
     memset(s, 0, sizeof *s);
     s->error = error;
-    if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_model_fits: model is NULL");
+    if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: model is NULL", function);
+    HETI_T_TRY(heti_t_choose(allocator, &s->allocator, error, function));
     s->model = *model;
     HETI_T_TRY(het_model_complete(&s->model, error));
     s->in = heti_f_in(&s->model);
@@ -3790,8 +3793,10 @@ static het_result heti_f_sizing_end(const heti_f_sizing *s) {
 HETRAIN_API het_result het_model_fits(const het_model_desc *model, const het_reader *from,
                                       const het_allocator *allocator, het_error *error) {
     heti_f_sizing s;
-    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
-    HETI_T_TRY(heti_f_sizing_file(&s, from, allocator));
+    HETI_T_TRY(heti_f_sizing_start(&s, "het_model_fits", model, allocator, error));
+    if (from == NULL || from->read == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_model_fits: the reader or its read is NULL");
+    HETI_T_TRY(heti_f_sizing_file(&s, from));
     return heti_f_sizing_end(&s);
 }
 
@@ -3799,17 +3804,15 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
                                              const het_allocator *allocator, het_error *error) {
     heti_f_sizing s;
     heti_f_index x;
-    het_allocator own;
     het_reader from;
     het_result result;
     HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
-    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
-    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_model_fits_folder"));
-    result = heti_f_index_start(&x, NULL, folder, &own, error);
+    HETI_T_TRY(heti_f_sizing_start(&s, "het_model_fits_folder", model, allocator, error));
+    result = heti_f_index_start(&x, NULL, folder, &s.allocator, error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
         result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, error);
         if (result != HET_OK) break;
-        result = heti_f_sizing_file(&s, &from, &own);
+        result = heti_f_sizing_file(&s, &from);
         folder->close(folder->user, &from);
     }
     heti_f_index_close(&x);
@@ -3914,7 +3917,7 @@ static het_result heti_f_export_weights(heti_f_export *e) {
 
 static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc,
                                      het_error *error) {
-    const het_allocator *allocator;
+    het_allocator allocator;
     heti_f_export e;
     het_save_desc d;
     char *config;
@@ -3924,7 +3927,6 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     memset(&d, 0, sizeof d);
     if (desc != NULL) d = *desc;
     if (d.base == NULL) d.base_length = 0;
-    allocator = d.allocator != NULL ? d.allocator : heti_f_own(ctx);
     e.ctx = ctx;
     e.folder = folder;
     e.error = error;
@@ -3932,6 +3934,8 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     if (d.start_canary != 0 || d.end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
+    if (d.allocator == NULL) d.allocator = heti_f_own(ctx);
+    HETI_T_TRY(heti_t_choose(d.allocator, &allocator, error, "het_save_folder"));
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
     e.element = HETI_T_CAST(int64_t, d.element) == 0 ? HET_ELEMENT_F32 : d.element;
     e.shard_bytes = d.shard_bytes;
@@ -3941,18 +3945,18 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     if (heti_f_own_config(ctx, e.element, d.base, d.base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
-    config = HETI_T_CAST(char *, heti_f_memory(allocator, length, 1, "bytes for config.json", error));
+    config = HETI_T_CAST(char *, heti_f_memory(&allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
-    result = heti_f_pairs_open(&e.pairs, ctx, heti_f_text_made, allocator, error);
+    result = heti_f_pairs_open(&e.pairs, ctx, heti_f_text_made, &allocator, error);
     if (result == HET_OK)
         result = heti_f_own_config(ctx, e.element, d.base, d.base_length, config, length + 1, &length);
     if (result == HET_OK) {
-        result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, allocator, &e.all, error);
+        result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, &allocator, &e.all, error);
         if (result == HET_OK) result = heti_f_export_weights(&e);
         if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
         heti_f_inventory_close(&e.all);
     }
-    heti_f_memory_free(allocator, config, length, 1);
+    heti_f_memory_free(&allocator, config, length, 1);
     heti_f_pairs_close(&e.pairs);
     return result;
 }
@@ -4836,13 +4840,14 @@ static het_result heti_f_adapter_read(const heti_f_adapter *x) {
 }
 
 /* any_base: whatever weights the factors were trained on. */
-static het_result heti_f_adapter_load(het_ctx *ctx, const het_reader *from, int any_base, het_error *error) {
+static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const het_reader *from, int any_base,
+                                      het_error *error) {
     heti_f_adapter x;
     het_safetensors *file = NULL;
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_load: the reader is NULL");
-    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_load", error));
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader is NULL", function);
+    HETI_T_TRY(heti_f_adapter_check(ctx, function, error));
     x.ctx = ctx;
     x.from = from;
     x.error = error;
@@ -4858,13 +4863,11 @@ static het_result heti_f_adapter_load(het_ctx *ctx, const het_reader *from, int 
 
 HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error) {
     het_error own = { HET_OK, "" };
-    return heti_f_told(ctx, heti_f_adapter_load(ctx, from, 0, &own), &own, error);
+    return heti_f_told(ctx, heti_f_adapter_load(ctx, "het_adapter_load", from, 0, &own), &own, error);
 }
 
 HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error) {
     het_error own = { HET_OK, "" };
-    if (to == NULL || to->write == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
     return heti_f_told(ctx, heti_f_save(ctx, "het_adapter_save", HETI_F_FACTORS, NULL, to, NULL, &own), &own, error);
 }
 
@@ -4990,10 +4993,9 @@ struct het_checkpoint {
     het_disk disk;
     het_allocator allocator;
     int64_t keep, step;
-    const char *base;
+    const char *base, *call;          /* the call that runs, for error texts */
     size_t base_length;
-    int taken;
-    int files;
+    int taken, files;
     heti_t_list blob[HETI_F_SAVED_BLOBS];
     char name[HETRAIN_CHECKPOINT_FILES][64];
     char directory[HETI_F_SAVED_DIRECTORY + 1];
@@ -5176,20 +5178,17 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
         het_get_desc(ctx)->model.lora_rank > 0 ? HETI_F_FACTORS : HETI_F_WEIGHTS;
     heti_t_list nothing = { NULL, 0, 0 }, *blob = keeps ? &c->blob[which] : &nothing;
     heti_f_pool pool;
-    het_allocator own;
+    const het_allocator own = { heti_f_pool_alloc, heti_f_pool_free, &pool };
     het_writer to;
     het_result result;
     pool.block = &c->blob[HETI_F_SAVED_WORK];
     pool.block->used = blob->used = 0;
     pool.beyond = &c->allocator;
-    own.alloc = heti_f_pool_alloc;
-    own.free = heti_f_pool_free;
-    own.user = &pool;
     memset(&to, 0, sizeof to);
     to.write = heti_f_blob_write;
     to.user = blob;
     to.name = c->name[which];
-    result = heti_f_save(ctx, "het_checkpoint_take", contents, &own, &to, size, error);
+    result = heti_f_save(ctx, c->call, contents, &own, &to, size, error);
     return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_t_fail(error, result, "%s",
         het_last_error(ctx));
 }
@@ -5406,6 +5405,7 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
     c->taken = 0;
+    c->call = function;
     HETI_T_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
     result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
     failed = result != HET_OK;
@@ -6041,7 +6041,7 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     het_error own = { HET_OK, "" };
     het_result result;
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
-    result = adapter ? heti_f_adapter_load(ctx, &reader, other_options, &own)
+    result = adapter ? heti_f_adapter_load(ctx, "het_checkpoint_load", &reader, other_options, &own)
                      : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
     if (p.error.text[0] != 0) own = p.error;
     heti_f_proven_close(&p);
