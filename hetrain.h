@@ -426,8 +426,8 @@ typedef struct het_model_desc {
     float dropout;            /* 0: none. After the embedding and each residual projection
                                  (attention weights are not dropped) */
     int64_t lora_rank;        /* r, 0: none. y = x W^T + b + (alpha / r) (x A^T) B^T, A [r][in], B
-                                 [out][r] (LoRA, arXiv 2106.09685): only A and B are trained, all
-                                 else is frozen, without gradients or optimizer state */
+                                 [out][r] (LoRA, arXiv 2106.09685): only A, B and local heads are
+                                 trained, all else is frozen, without gradients or optimizer state */
     float lora_alpha;         /* r */
     int64_t lora_targets;     /* sum of het_lora: q and v; gpt2, neox, whose files hold q, k, v as
                                  one matrix: all three */
@@ -2060,7 +2060,7 @@ typedef struct het_parameter_info {
     int32_t decay, frozen;
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
-    int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
+    int32_t adapter;                  /* as of het_parameter_desc */
     het_dtype type;                   /* in memory: het_desc.weights */
     int32_t expanded;                 /* 1: int8, and the first rank's calls make floats of it even where it is whole */
 } het_parameter_info;

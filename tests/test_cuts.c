@@ -60,6 +60,43 @@ static void layouts_do_not_show(void **state)
     }
 }
 
+/* With low-rank factors all is frozen but them and the local heads: nothing else could train these, which begin at random. */
+static void heads_beside_factors(void **state)
+{
+    static const layout layouts[] = { { "pp", "1f1b", 2, 1 }, { "pp", "zb-v", 4, 1 }, { "dp", NULL, 2, 1 }, { "hp2", NULL, 2, 1 } };
+    het_model_desc model = local_model(HET_LLAMA, 3, 1);
+    support_result base;
+    support_run run;
+    het_ctx *before, *after;
+    int64_t p, heads = 0;
+    size_t k;
+    (void)state;
+    model.lora_rank = 2;
+    support_run_start(&run, &model, STEPS, "17|5,0,9|48|30,2");
+    before = support_create(&run.desc);
+    after = support_create(&run.desc);
+    (void)support_step(after, &run.data, 0, "01|23");
+    for (p = 0; p < het_parameter_count(before); p++) {
+        het_parameter_info info;
+        float *u, *v;
+        EXPECT_OK(het_parameter_get_info(before, p, &info));
+        u = support_floats(info.count, 0.0, 1), v = support_floats(info.count, 0.0, 1);
+        EXPECT_OK(het_parameter_read(before, p, HET_WEIGHT, u));
+        EXPECT_OK(het_parameter_read(after, p, HET_WEIGHT, v));
+        heads += strstr(info.name, "local_head") != NULL;
+        assert_int_equal(info.frozen, strstr(info.name, "local_head") == NULL && strstr(info.name, "lora_") == NULL);
+        assert_int_equal(memcmp(u, v, (size_t)info.count * sizeof *u) == 0, info.frozen);
+        free(u);
+        free(v);
+    }
+    assert_int_equal(heads, 4); /* norm and matrix behind two layers */
+    base = support_train(&run, "01|23");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "0|1|2|3");
+    het_destroy(before);
+    het_destroy(after);
+    support_run_end(&run);
+}
+
 /* ---- frozen layers in front ---- */
 
 /* The embedding and the first two of 4 layers: units 0 to 4. */
@@ -799,6 +836,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains),
         cmocka_unit_test(layouts_do_not_show),
+        cmocka_unit_test(heads_beside_factors),
         cmocka_unit_test(frozen_layers_have_only_forwards),
         cmocka_unit_test(a_matrix_alone_is_trained),
         cmocka_unit_test(frozen_between_cuts),
