@@ -13,7 +13,7 @@ static inline int adapter_model(const char *option_name, const char *directory, 
     size_t length;
     if (!path_join(path, sizeof path, directory, "adapter_config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
     text = read_small_file(path, &length);
-    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, small_file_error());
     result = het_adapter_from_json(text, length, model, base, capacity, &error);
     free(text);
     return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);

@@ -484,9 +484,10 @@ static inline int path_join(char *to, size_t capacity, const char *directory, co
     return n >= 0 && (size_t)n < capacity;
 }
 
-/* A small text file with a 0 behind it; NULL with errno set. */
+/* A text file of at most SMALL_FILE bytes with a 0 behind it; NULL: small_file_error() says why. */
+#define SMALL_FILE 1048576
 static inline char *read_small_file(const char *path, size_t *length) {
-    const size_t limit = (size_t)1 << 20;
+    const size_t limit = SMALL_FILE;
     FILE *file = fopen(path, "rb");
     char *text = file != NULL ? (char *)malloc(limit + 1) : NULL;
     if (text != NULL) {
@@ -498,6 +499,12 @@ static inline char *read_small_file(const char *path, size_t *length) {
         } else text[*length] = 0;
     }
     if (file != NULL) fclose(file);
+    return text;
+}
+static inline const char *small_file_error(void) {
+    static char text[48];
+    if (errno != EFBIG) return strerror(errno);
+    snprintf(text, sizeof text, "more than %d bytes, the most that is read", SMALL_FILE);
     return text;
 }
 
@@ -516,7 +523,7 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
         char *text;
         if (!path_join(path, sizeof path, spec, "config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
         text = read_small_file(directory ? path : spec, &length);
-        if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, directory ? path : spec, strerror(errno));
+        if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, directory ? path : spec, small_file_error());
         result = het_model_from_json(text, length, model, &error);
         free(text);
     } else result = het_model_parse(spec, model, &error);
@@ -531,7 +538,7 @@ static inline const char *plan_text(const char *option_name, const char *spec, c
     *read = NULL, *status = 0, *length = strlen(spec);
     if (name || spec[0] == '{' || (strpbrk(spec, "/.") == NULL && access(spec, F_OK) != 0)) return spec;
     *read = read_small_file(spec, length);
-    if (*read == NULL) *status = fail(BAD_INPUT, "%s %s: %s", option_name, spec, strerror(errno));
+    if (*read == NULL) *status = fail(BAD_INPUT, "%s %s: %s", option_name, spec, small_file_error());
     return *read;
 }
 

@@ -264,7 +264,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     result = het_plan_cuts(&like, l->plan, &error);
     if (result != HET_OK) return fail(status_of(result), "--schedule %s: %s", schedule, error.text);
     read = read_small_file(schedule, &length);
-    if (read == NULL) return fail(BAD_INPUT, "--schedule %s: %s", schedule, strerror(errno));
+    if (read == NULL) return fail(BAD_INPUT, "--schedule %s: %s", schedule, small_file_error());
     result = het_schedule_read(l->plan, read, length, NULL, &l->schedule, &error);
     free(read);
     return result == HET_OK ? 0 : fail(status_of(result), "--schedule %s: %s", schedule, error.text);

@@ -207,7 +207,7 @@ static int read_lists(const settings *s, problem *p) {
     het_result result;
     int status;
     p->text = read_small_file(s->simulate, &p->length);
-    if (p->text == NULL) return fail(BAD_INPUT, "--simulate %s: %s", s->simulate, strerror(errno));
+    if (p->text == NULL) return fail(BAD_INPUT, "--simulate %s: %s", s->simulate, small_file_error());
     if (s->plan == NULL) {
         status = plan_from_lists(s, p);
         if (status != 0) return status;
@@ -410,7 +410,7 @@ static int cost_from_file(const settings *s, problem *p) {
     int64_t line = 1, g, rows = 0;
     int status = 0;
     unsigned char *given = ROOM(unsigned char, p->plan->stages);
-    if (text == NULL) { free(given); return fail(BAD_INPUT, "--cost %s: %s", s->cost, strerror(errno)); }
+    if (text == NULL) { free(given); return fail(BAD_INPUT, "--cost %s: %s", s->cost, small_file_error()); }
     for (; status == 0 && *at != 0; line++) {
         double value[5] = { 0, 0, 0, 0, 0 };
         int n = 0;
@@ -456,7 +456,7 @@ static int read_cluster(settings *s, problem *p) {
     if (s->cluster == NULL) return 0;
     if (s->link != NULL) return fail(BAD_INPUT, "--link %s: --cluster %s says what links cost", s->link, s->cluster);
     text = read_small_file(s->cluster, &length);
-    if (text == NULL) return fail(BAD_INPUT, "--cluster %s: %s", s->cluster, strerror(errno));
+    if (text == NULL) return fail(BAD_INPUT, "--cluster %s: %s", s->cluster, small_file_error());
     result = het_cluster_read(text, length, NULL, &p->cluster, &error);
     free(text);
     if (result != HET_OK) return fail(status_of(result), "--cluster %s: %s", s->cluster, error.text);
@@ -931,7 +931,7 @@ static int price_hardware(settings *s, const het_desc *like, het_hardware *hardw
     char *text = read_small_file(s->hardware, &length);
     het_desc desc = *like;
     het_result result;
-    if (text == NULL) return fail(BAD_INPUT, "--hardware %s: %s", s->hardware, strerror(errno));
+    if (text == NULL) return fail(BAD_INPUT, "--hardware %s: %s", s->hardware, small_file_error());
     result = het_hardware_read(text, length, hardware, &error);
     free(text);
     if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);

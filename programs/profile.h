@@ -35,7 +35,7 @@ static inline int profile_read(const char *option_name, const char *path, het_pr
     size_t length;
     char *text = read_small_file(path, &length);
     *profile = NULL;
-    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, small_file_error());
     result = het_profile_read(text, length, NULL, profile, &error);
     free(text);
     return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);

@@ -181,6 +181,8 @@ refuses '--link|1:2:3' --simulate 1f1b "${base[@]}" --link 1:2:3
 refuses '--micro-batch-scale|3 values|8' --simulate 1f1b "${base[@]}" --micro-batch-scale 1,2,3
 refuses '--micro-batch-scale|value 2' --simulate 1f1b "${base[@]}" --micro-batch-scale 1,x,3
 refuses '--simulate|none.csv|No such file' --simulate none.csv --cost F=1,B=1
+head -c 1048577 /dev/zero | tr '\0' ' ' > wide.csv
+refuses '--simulate wide.csv: more than 1048576 bytes' --simulate wide.csv --cost F=1,B=1
 refuses '--simulate|empty.csv' --simulate empty.csv --cost F=1,B=1
 refuses '--simulate|noise.csv' --simulate noise.csv --cost F=1,B=1
 refuses '--simulate|tail.csv' --simulate tail.csv --cost F=1,B=1
