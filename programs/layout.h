@@ -232,6 +232,13 @@ static inline int layout_links(layout *l, const char *list) {
     }
 }
 
+/* Whether an error says that there is no schedule of this name, and not of the one that a plan's file asks for. */
+static inline int schedule_is_unknown(const het_error *error, const char *schedule) {
+    static const char says[] = "unknown schedule '";
+    const char *at = schedule != NULL ? strstr(error->text, says) : NULL;
+    return at != NULL && strncmp(at + strlen(says), schedule, strlen(schedule)) == 0 && at[strlen(says) + strlen(schedule)] == '\'';
+}
+
 /* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. whole: 1:
    every stage recomputes as a whole, whatever the file says. */
 static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, const het_model_desc *model, int64_t ranks,
@@ -251,7 +258,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     desc.schedule = file ? NULL : schedule;
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);
-    if (result != HET_OK && schedule != NULL && strstr(error.text, "unknown schedule") != NULL)
+    if (result != HET_OK && schedule_is_unknown(&error, schedule))
         return fail(status_of(result), "--schedule %s: %s", schedule, error.text);
     if (result != HET_OK) return plan_refused(option_name, plan != NULL ? plan : "dp", result, &error);
     if (slices > 1 && l->plan->slices != slices)

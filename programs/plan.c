@@ -282,7 +282,7 @@ static int read_plan(settings *s, problem *p, int named) {
     }
     result = het_plan_read(&desc, text, length, &p->plan, &error);
     free(read);
-    if (result != HET_OK && (s->plan == NULL || strstr(error.text, "unknown schedule") != NULL))
+    if (result != HET_OK && (s->plan == NULL || schedule_is_unknown(&error, s->simulate)))
         return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
     if (result != HET_OK && !file && s->units == 0 && strstr(error.text, "unit") != NULL)
         return fail(status_of(result), "--plan %s: %s; the model has %lld units, or as many as --units says", spec, error.text,
@@ -322,6 +322,7 @@ static int make_lists(const settings *s, problem *p) {
     }
     result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
     free(counts);
+    if (result != HET_OK && s->simulate == NULL) return plan_refused("--plan", s->plan, result, &error);
     return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", p->plan->schedule, error.text);
 }
 

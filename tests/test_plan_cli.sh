@@ -256,6 +256,11 @@ best=($model --profile tokens.json --micro-batches 8 --sequences 4 --length 128)
 report "$([ $? = 0 ] && grep -q '6 of 8' out && grep -q '2 of 8' out && grep -q 'which is all there are' out && echo 0 || echo 1)" \
     'shares by speed, as a table' "$(cat out err)"
 report "$(grep -q '"share": 6' best.json && [ -s best.svg ] && [ -s best.trace ] && echo 0 || echo 1)" 'the plan, its picture and its trace are written' "$(cat best.json)"
+sed 's/"schedule": "[^"]*"/"schedule": "2f2b"/' best.json > odd.json
+sed 's/"schedule": "[^"]*"/"schedule": "bidirectional"/' best.json > alone.json
+refuses '--plan odd.json: unknown schedule' $model --profile tokens.json --devices fast,slow --plan odd.json
+refuses '--plan odd.json: unknown schedule' $model --profile tokens.json --devices fast,slow --plan odd.json --simulate 1f1b --micro-batches 8
+refuses '--plan alone.json: bidirectional needs pipelines in twos' $model --profile tokens.json --devices fast,slow --plan alone.json
 "$plan" "${best[@]}" --devices fast,slow --json --schedules 1f1b --seed 3 --out best.json > found 2> err
 "$plan" "${best[@]}" --devices fast,slow --plan best.json --simulate 1f1b --json > again 2>> err
 report "$(python3 - again found 2>> err <<'END'
