@@ -72,6 +72,9 @@ static inline int feed_group(step_feed *f, int64_t most, const het_plan *plan, c
 static inline int feed_start(step_feed *f, int64_t micro_batches, int64_t sequences, int64_t length, int64_t granule) {
     int64_t *start, i, count = 0, g = granule;
     memset(f, 0, sizeof *f);
+    if (sequences > INT32_MAX / length)
+        return fail(BAD_INPUT, "--sequences %lld: of %lld tokens each (--length); a micro-batch has at most %d tokens", (long long)sequences,
+            (long long)length, INT32_MAX);
     if (sequences > INT64_MAX / 16 / length / micro_batches) return fail(BAD_INPUT, "--micro-batches, --sequences, --length: too many tokens a step");
     f->length = length, f->sequences = micro_batches * sequences;
     if ((start = (int64_t *)malloc((size_t)(sequences + 1) * sizeof *start)) == NULL) return fail(FAILED, "out of memory");

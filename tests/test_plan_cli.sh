@@ -261,6 +261,7 @@ sed 's/"schedule": "[^"]*"/"schedule": "bidirectional"/' best.json > alone.json
 refuses '--plan odd.json: unknown schedule' $model --profile tokens.json --devices fast,slow --plan odd.json
 refuses '--plan odd.json: unknown schedule' $model --profile tokens.json --devices fast,slow --plan odd.json --simulate 1f1b --micro-batches 8
 refuses '--plan alone.json: bidirectional needs pipelines in twos' $model --profile tokens.json --devices fast,slow --plan alone.json
+refuses '--sequences 1000000: of 1000000 tokens|2147483647' --profile tokens.json --devices fast --micro-batches 4 --sequences 1000000 --length 1000000
 "$plan" "${best[@]}" --devices fast,slow --json --schedules 1f1b --seed 3 --out best.json > found 2> err
 "$plan" "${best[@]}" --devices fast,slow --plan best.json --simulate 1f1b --json > again 2>> err
 report "$(python3 - again found 2>> err <<'END'
