@@ -95,6 +95,27 @@ static inline int target_check(const char *option_name, const char *path) {
     return bad == 0 ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(bad));
 }
 
+/* One file for two: the second would replace what the first has written there. What is written in place takes both. */
+static inline int one_target(const char *a, const char *b) {
+    struct stat about;
+    if (a == NULL || b == NULL || (stat(a, &about) == 0 && is_in_place(&about))) return 0;
+    return strcmp(a, b) == 0 || same_file(a, b);
+}
+
+/* Nothing that is written is a file that is read, or that an option before it writes. Paths may be NULL. */
+typedef struct named_path { const char *option, *path; } named_path;
+static inline int targets_differ(const named_path *writes, int count, const named_path *reads, int sources) {
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < sources; k++)
+            if (same_file(writes[i].path, reads[k].path))
+                return fail(BAD_INPUT, "%s %s: is the file of %s", writes[i].option, writes[i].path, reads[k].option);
+        for (int k = 0; k < i; k++)
+            if (one_target(writes[i].path, writes[k].path))
+                return fail(BAD_INPUT, "%s %s: is the file of %s", writes[i].option, writes[i].path, writes[k].option);
+    }
+    return 0;
+}
+
 static inline int target_in_place(const write_target *t) {
     if (!is_standard_output(&t->about)) return open(t->path, O_WRONLY | O_CLOEXEC);
     fflush(stdout);

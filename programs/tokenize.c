@@ -186,6 +186,11 @@ static int program(int argc, char **argv) {
     else status = options_idle(table, OPTIONS, given, "--format --wrap --special", "with --train");
     if (status == 0 && s.decode != NULL) status = options_idle(table, OPTIONS, given, "--format --wrap --special", "with --decode");
     if (status != 0) return status;
+    {
+        const named_path reads[] = { { "--text", s.text }, { "--decode", s.decode }, { "--tokenizer", s.train == 0 ? s.tokenizer : NULL } };
+        const named_path writes = { s.train != 0 ? "--tokenizer" : "--out", s.train != 0 ? s.tokenizer : s.out };
+        if ((status = targets_differ(&writes, 1, reads, 3)) != 0) return status;
+    }
     if (s.train != 0) return s.out == NULL ? train(&s) : fail(BAD_INPUT, "--train writes --tokenizer, not --out");
     if (s.decode == NULL && s.out == NULL) return fail(BAD_INPUT, "--out FILE is missing");
     status = read_file("--tokenizer", s.tokenizer, &json, &size);

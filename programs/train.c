@@ -2197,13 +2197,6 @@ static int finish(job *j) {
     return 0;
 }
 
-/* One file for two: the second would replace what the first has written there. What is written in place takes both. */
-static int one_target(const char *a, const char *b) {
-    struct stat about;
-    if (a == NULL || b == NULL || (stat(a, &about) == 0 && is_in_place(&about))) return 0;
-    return strcmp(a, b) == 0 || same_file(a, b);
-}
-
 /* 1: lies in --out under a name that the run writes there itself. */
 static int is_own_file(const job *j, const char *path) {
     const char *slash = path != NULL ? strrchr(path, '/') : NULL, *name = slash != NULL ? slash + 1 : path;
@@ -2216,21 +2209,18 @@ static int is_own_file(const job *j, const char *path) {
 /* Process 0: what it is to write can be written, and is nothing that it reads, or writes already. */
 static int check_targets(const job *j) {
     const settings *s = &j->set;
-    const char *const names[] = { "--log", "--save-plan", "--save-profile", "--trace", "--timeline" };
-    const char *const paths[] = { s->log, s->save_plan, s->save_profile, s->trace, s->timeline };
-    const char *const read_names[] = { "--data", "--val", "--init", "--model", "--tokenizer" };
-    const char *const reads[] = { s->data, s->val, j->weights, s->model, s->tokenizer };
+    const named_path writes[] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
+                                  { "--trace", s->trace }, { "--timeline", s->timeline } };
+    const named_path reads[] = { { "--data", s->data }, { "--val", s->val }, { "--init", j->weights }, { "--model", s->model },
+                                 { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule }, { "--profile", s->profile },
+                                 { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
     int status = 0;
-    for (int i = 0; i < 5 && status == 0; i++) {
-        if (i > 0) status = target_check(names[i], paths[i]); /* the log is no file that is whole or not there */
-        if (i > 0 && status == 0 && is_own_file(j, paths[i]))
-            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", names[i], paths[i], s->out);
-        for (int k = 0; k < 5 && status == 0; k++)
-            if (same_file(paths[i], reads[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], read_names[k]);
-        for (int k = 0; k < i && status == 0; k++)
-            if (one_target(paths[i], paths[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], names[k]);
+    for (int i = 1; i < 5 && status == 0; i++) { /* the log is no file that is whole or not there */
+        status = target_check(writes[i].option, writes[i].path);
+        if (status == 0 && is_own_file(j, writes[i].path))
+            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i].option, writes[i].path, s->out);
     }
-    return status;
+    return status == 0 ? targets_differ(writes, 5, reads, 8) : status;
 }
 
 /* From now on the transport is what is between islands, and this process is all of one. */

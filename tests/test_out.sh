@@ -144,6 +144,8 @@ refuses '--trace text|--data' train "${run[@]}" --steps 1 --trace text
 refuses '--trace folder/model.safetensors: --out folder writes a file of that name' train "${run[@]}" --steps 1 --out folder --trace folder/model.safetensors
 refuses '--timeline ./folder/latest: --out' train "${run[@]}" --steps 1 --out "$(mkdir -p folder; echo folder)" --timeline ./folder/latest
 refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
+printf '0F0,0B0\n' > lists.csv
+refuses '--trace lists.csv: is the file of --schedule' train "${run[@]}" --steps 1 --schedule lists.csv --trace lists.csv
 refuses '--trace one.file: is the file of --log' train "${run[@]}" --steps 1 --log one.file --trace one.file
 does 'both into standard output' train "${run[@]}" --steps 1 --trace "$dev/stdout" --timeline "$dev/stdout"
 refuses '--log data|--data' train --data ./text "${tiny[@]}" --steps 1 --log "$(ln -s text data; echo data)"

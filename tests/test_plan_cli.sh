@@ -197,6 +197,8 @@ refuses '--micro-batches 3|two.csv|2' --simulate two.csv --micro-batches 3 --cos
 refuses '--plan|3|4' --simulate 1f1b "${base[@]}" --plan dp3xpp5
 refuses '--trace|no/such/place' --simulate 1f1b "${base[@]}" --trace no/such/place --json
 refuses '--svg|/dev/full' --simulate 1f1b "${base[@]}" --svg /dev/full --json
+refuses '--svg two.csv: is the file of --simulate' --simulate two.csv --cost F=1,B=1 --svg two.csv
+refuses '--svg both: is the file of --trace' --simulate two.csv --cost F=1,B=1 --trace both --svg both
 
 # ---- a model on a profile ----
 # Four units: embed, attention, MLP, head; two kinds of devices, the second three times slower; step 6 ms for one micro-batch of 128 tokens.

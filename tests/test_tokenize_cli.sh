@@ -80,6 +80,9 @@ refuses '--text FILE or --decode FILE' --tokenizer gpt2.json
 refuses '--out FILE is missing' --tokenizer gpt2.json --text "$text"
 refuses '--decode goes with neither' --tokenizer gpt2.json --text "$text" --decode gpt2.bin
 refuses '--train writes --tokenizer' --tokenizer x.json --text "$text" --train 300 --out never.bin
+refuses '--out abc.txt: is the file of --text' --tokenizer gpt2.json --text abc.txt --out abc.txt
+refuses '--out gpt2.json: is the file of --tokenizer' --tokenizer gpt2.json --text abc.txt --out gpt2.json
+refuses '--tokenizer abc.txt: is the file of --text' --tokenizer abc.txt --text abc.txt --train 300
 refuses '--train 12|257' --tokenizer x.json --text "$text" --train 12
 refuses '--format elf|llmc|nanogpt' --tokenizer gpt2.json --text "$text" --out never.bin --format elf
 refuses '--format nanogpt|65537' --tokenizer wide.json --text abc.txt --out never.bin --format nanogpt
