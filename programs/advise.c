@@ -42,21 +42,24 @@ enum { OPTIONS = (int)(sizeof options / sizeof options[0]), MOST = 64 };
 /* ---- data parallelism against a model in parts ---- */
 
 /* N devices finish an epoch N E times as fast as one, and need P of them: speed-up to the target E N P(1) / P(N). M parts on each of N / M replicas:
-   S times the speed-up of N / M devices. Tells the least N from which the parts win and go on winning. */
+   S times the speed-up of N / M devices. Tells the least N from which the parts win and go on winning: the list begins with P(1) and ascends. */
 static int advise_cut(const settings *s) {
     double devices[MOST], efficiency[MOST], epochs[MOST], parts = 0, gain = 0;
     const char *at = s->scaling;
     int count = 0, i, k, end, from = -1;
-    if (s->cut == NULL || sscanf(s->cut, "%9lf=%9lf%n", &parts, &gain, &end) != 2 || s->cut[end] != 0 || !(parts >= 2 && parts <= 1e9) ||
+    if (s->cut == NULL) return fail(BAD_INPUT, "--cut: M=S is needed with --scaling, as in 2=1.4");
+    if (sscanf(s->cut, "%lf=%lf%n", &parts, &gain, &end) != 2 || s->cut[end] != 0 || !(parts >= 2 && parts <= 1e9) ||
         !(gain > 0 && gain <= 1e9))
-        return fail(BAD_INPUT, "--cut %s: expected M=S, as in 2=1.4", s->cut != NULL ? s->cut : "is missing");
+        return fail(BAD_INPUT, "--cut %s: expected M=S, as in 2=1.4", s->cut);
     for (; *at != 0; count++) {
-        if (count == MOST || sscanf(at, "%9lf=%9lf:%9lf%n", &devices[count], &efficiency[count], &epochs[count], &end) != 3 ||
+        if (count == MOST || sscanf(at, "%lf=%lf:%lf%n", &devices[count], &efficiency[count], &epochs[count], &end) != 3 ||
             !(devices[count] >= 1 && devices[count] <= 1e9) || !(efficiency[count] > 0 && efficiency[count] <= 1e9) ||
             !(epochs[count] > 0 && epochs[count] <= 1e9) || (at[end] != 0 && at[end] != ','))
             return fail(BAD_INPUT, "--scaling %s: %s: expected N=EFFICIENCY:EPOCHS, at most %d", s->scaling, at, (int)MOST);
         for (i = 0; i < count; i++)
             if (fabs(devices[i] - devices[count]) < 1e-9) return fail(BAD_INPUT, "--scaling %s: %g= comes twice", s->scaling, devices[i]);
+        if (count == 0 ? devices[0] > 1 : devices[count] < devices[count - 1])
+            return fail(BAD_INPUT, "--scaling %s: %g=: numbers of devices begin with 1 and ascend", s->scaling, devices[count]);
         at += end + (at[end] == ',');
     }
     if (!s->json) printf("devices  data parallel  %g parts each\n", parts);
@@ -163,6 +166,7 @@ static int largest_batch(const advice *a, double limit, int64_t *most) {
         het_memory memory;
         shape.tokens = tried * a->set->length, shape.sequences = tried;
         result = het_profile_memory(a->profile, plan, &needs, &shape, &memory, &error);
+        if (result != HET_OK) break;
         if ((double)memory.device + (double)memory.communication <= limit) low = tried;
         else high = tried - 1;
     }
@@ -171,11 +175,31 @@ static int largest_batch(const advice *a, double limit, int64_t *most) {
     return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
 }
 
+/* The numbers of --workers; 0: it failed. */
+static int take_workers(const settings *s, int64_t workers[MOST]) {
+    const char *at = s->workers != NULL ? s->workers : "1,2,4,8";
+    int count = 0;
+    while (*at != 0) {
+        const int length = (int)strcspn(at, ",");
+        char item[8];
+        snprintf(item, sizeof item, "%.*s", length, at);
+        if (count == MOST || length >= (int)sizeof item || !parse_integer(item, 1, MOST, &workers[count])) {
+            (void)fail(BAD_INPUT, "--workers %s: %.*s: expected numbers from 1 to %d, at most %d of them", s->workers, length, at, (int)MOST,
+                       (int)MOST);
+            return 0;
+        }
+        count++;
+        at += length + (at[length] == ',');
+    }
+    return count;
+}
+
 static int advise_workers(advice *a) {
-    const char *at = a->set->workers != NULL ? a->set->workers : "1,2,4,8";
     double one = 0, computing = 0, elements = 0, seconds, busy;
-    int64_t most = 0, workers, i;
-    int status, end, first = 1;
+    int64_t most = 0, workers[MOST], i;
+    const int count = take_workers(a->set, workers);
+    int status, k;
+    if (count == 0) return BAD_INPUT;
     if (a->device[0].memory > 0 && (status = largest_batch(a, a->device[0].memory, &most)) != 0) return status;
     if ((status = simulate(a, 1, &one, &computing)) != 0) return status;
     for (i = 0; i < a->profile->blocks; i++) elements += a->profile->block[i].frozen ? 0 : (double)a->profile->block[i].elements;
@@ -183,16 +207,14 @@ static int advise_workers(advice *a) {
     else if (a->device[0].memory > 0) printf("largest micro-batch that fits: %lld sequences of %lld tokens\n",
                                                 (long long)most, (long long)a->set->length);
     if (!a->set->json) printf("workers  ms a step  speed-up  efficiency       R  servers\n");
-    for (; *at != 0; at += end + (at[end] == ','), first = 0) {
+    for (k = 0; k < count; k++) {
         double servers;
-        if (sscanf(at, "%9lld%n", (long long *)&workers, &end) != 1 || workers < 1 || workers > MOST || (at[end] != 0 && at[end] != ','))
-            return fail(BAD_INPUT, "--workers %s: numbers from 1 to %d", a->set->workers, (int)MOST);
-        if ((status = simulate(a, workers, &seconds, &busy)) != 0) return status;
-        servers = a->bandwidth > 0 ? ceil(2 * 4 * elements * (double)workers / (a->bandwidth * computing / (double)workers)) : 0;
-        if (a->set->json) printf("%s{\"workers\":%lld,\"seconds\":%.9g,\"speed_up\":%.9g,\"overhead\":%.9g,\"servers\":%g}", first ? "" : ",",
-                                 (long long)workers, seconds, one / seconds, seconds / busy - 1, servers);
-        else printf("%7lld  %9.3f  %8.3f  %8.1f %%  %6.3f  %7g\n", (long long)workers, 1e3 * seconds, one / seconds,
-                    100 * one / seconds / (double)workers, seconds / busy - 1, servers);
+        if ((status = simulate(a, workers[k], &seconds, &busy)) != 0) return status;
+        servers = a->bandwidth > 0 ? ceil(2 * 4 * elements * (double)workers[k] / (a->bandwidth * computing / (double)workers[k])) : 0;
+        if (a->set->json) printf("%s{\"workers\":%lld,\"seconds\":%.9g,\"speed_up\":%.9g,\"overhead\":%.9g,\"servers\":%g}", k == 0 ? "" : ",",
+                                 (long long)workers[k], seconds, one / seconds, seconds / busy - 1, servers);
+        else printf("%7lld  %9.3f  %8.3f  %8.1f %%  %6.3f  %7g\n", (long long)workers[k], 1e3 * seconds, one / seconds,
+                    100 * one / seconds / (double)workers[k], seconds / busy - 1, servers);
     }
     if (a->set->json) printf("]}\n");
     else printf("\nR        what a step takes beside the computing of its busiest worker, over that computing\n"
@@ -212,7 +234,10 @@ static int program(int argc, char **argv) {
                            options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
     if ((s.profile != NULL) == (s.scaling != NULL)) return fail(BAD_INPUT, "one of --profile and --scaling; --help lists the options");
-    if (s.scaling != NULL) return advise_cut(&s);
+    if (s.scaling != NULL) status = options_idle(options, OPTIONS, given, "--device --workers --link --micro-batches --sequences --length",
+                                                 "with --scaling");
+    else status = options_idle(options, OPTIONS, given, "--cut", "without --scaling");
+    if (status != 0 || s.scaling != NULL) return status != 0 ? status : advise_cut(&s);
     if ((a = (advice *)calloc(1, sizeof *a)) == NULL) return fail(FAILED, "out of memory");
     a->set = &s;
     status = profile_read_list("--profile", s.profile, &a->profile);

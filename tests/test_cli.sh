@@ -260,6 +260,13 @@ refuses '--scaling|1=inf:4' advise --scaling 1=inf:4 --cut 2=1.4
 refuses '--cut inf=1.4' advise --scaling 1=1:4 --cut inf=1.4
 # ---- power and clocks ----
 mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
+refuses '--cut: M=S is needed' advise --scaling 1=1:4
+refuses '--scaling|2=: numbers of devices begin with 1 and ascend' advise --scaling 2=0.9:4,1=1:4 --cut 2=1.4
+refuses '--workers: has no effect with --scaling' advise --scaling 1=1:4 --cut 2=1.4 --workers 2
+accepts 'measured efficiencies have many digits' advise --scaling 1=1:4,2=0.83333333333333:4.25000000001 --cut 2=1.4
+accepts 'a profile to advise from' train --data text --steps 0 --save-profile advice.json --devices cpu:1 --quiet "${tiny[@]}"
+refuses '--cut: has no effect without --scaling' advise --profile advice.json --cut 2=1.4
+refuses '--workers 1,2,zero: zero: expected numbers from 1 to 64' advise --profile advice.json --json --workers 1,2,zero # and no half of the JSON
 printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name
 printf '1000000\n' > meter/sys/class/powercap/intel-rapl:0/energy_uj
 printf 'cpu MHz\t\t: 2400.125\ncpu MHz\t\t: 1800\n' > meter/proc/cpuinfo
