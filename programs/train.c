@@ -1731,23 +1731,25 @@ static int parse_change(const char *item, size_t length, planned_change *c, cons
 
 static int configure_change(job *j, const char *option_name, const char *list, const char *item, size_t length) {
     planned_change *grown = (planned_change *)realloc(j->change, (size_t)(j->changes + 1) * sizeof *grown), *c;
+    const int slow = strcmp(option_name, "--slow") == 0;
     const char *rest;
     char digits[32];
     size_t left;
     if (grown == NULL) return fail(FAILED, "out of memory");
     j->change = grown;
     c = &grown[j->changes];
-    if (!parse_change(item, length, c, &rest))
-        return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
+    if (!parse_change(item, length, c, &rest) || (slow && c->granules > 0))
+        return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:%s", option_name, list, (int)length, item,
+                    slow ? "" : ", or STEPxN: with N granules a micro-batch, 1 or more, as in 50x2:");
     if (c->step > j->set.steps)
         return fail(BAD_INPUT, "%s %s: %.*s: the run ends with step %lld", option_name, list, (int)length, item, (long long)j->set.steps);
     left = length - (size_t)(rest - item);
-    if (strcmp(option_name, "--slow") == 0 && layout_link(rest, left, &c->link)) {
+    if (slow && layout_link(rest, left, &c->link)) {
         const het_link *l = j->ranks.link, *end = l + j->ranks.links;
         while (l < end && !(l->from == c->link.from && l->to == c->link.to) && !(l->from == c->link.to && l->to == c->link.from)) l++;
         if (l == end) return fail(BAD_INPUT, "--slow %s: %.*s: --links has no such link", list, (int)length, item);
         c->rank = c->link.from;
-    } else if (strcmp(option_name, "--slow") == 0) {
+    } else if (slow) {
         const char *at = (const char *)memchr(rest, '@', left);
         long long rank = -1;
         snprintf(digits, sizeof digits, "%.*s", at != NULL ? (int)(left - (size_t)(at + 1 - rest)) : 0, at != NULL ? at + 1 : "");
@@ -1757,7 +1759,8 @@ static int configure_change(job *j, const char *option_name, const char *list, c
                         (long long)j->ranks.world);
         c->rank = rank;
     } else if (left == 0 || left >= sizeof c->spec) {
-        return fail(BAD_INPUT, "--replan %s: %.*s: no plan behind the step", list, (int)length, item);
+        return fail(BAD_INPUT, "--replan %s: %.*s: %s", list, (int)length, item, left == 0 ? "no plan behind the step" :
+                                                         "the plan's name is too long");
     } else snprintf(c->spec, sizeof c->spec, "%.*s", (int)left, rest);
     j->changes++;
     return 0;

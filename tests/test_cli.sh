@@ -243,6 +243,8 @@ accepts 'the same run on plans that change on the way' train --data text --steps
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 report "$([ "$(grep -c '"event":"replan"' changes.jsonl)" = 3 ] && [ "$(grep -c '^replan  ' out)" = 3 ]; echo $?)" 'and says when' "$(grep replan out)"
 refuses '--replan|0:pp|STEP' train --data text --replan 0:pp "${tiny[@]}"
+refuses '--replan 2x0:pp: 2x0:pp: expected STEP: in front, as in 50:, or STEPxN:' train --data text --replan 2x0:pp "${tiny[@]}"
+refuses '--slow 2x3:0@0.5: 2x3:0@0.5: expected STEP: in front' train --data text --slow 2x3:0@0.5 "${tiny[@]}"
 refuses '--replan nowhere.json: No such file' train --data text --steps 20 --replan 4:nowhere.json "${tiny[@]}"
 refuses '--plan nowhere.json: No such file' train --data text --plan nowhere.json "${tiny[@]}"
 refuses '--replan 9:pp,21:dp: 21:dp: the run ends with step 20' train --data text --steps 20 --replan 9:pp,21:dp "${tiny[@]}"
@@ -258,8 +260,6 @@ refuses '--adapt -1: not a number' train --data text --devices cpu:1,cpu:1 --ada
 refuses '--scaling|2= comes twice' advise --scaling 1=1:4,2=0.9:4,2=0.8:4 --cut 2=1.4
 refuses '--scaling|1=inf:4' advise --scaling 1=inf:4 --cut 2=1.4
 refuses '--cut inf=1.4' advise --scaling 1=1:4 --cut inf=1.4
-# ---- power and clocks ----
-mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
 refuses '--cut: M=S is needed' advise --scaling 1=1:4
 refuses '--scaling|2=: numbers of devices begin with 1 and ascend' advise --scaling 2=0.9:4,1=1:4 --cut 2=1.4
 refuses '--workers: has no effect with --scaling' advise --scaling 1=1:4 --cut 2=1.4 --workers 2
@@ -267,6 +267,8 @@ accepts 'measured efficiencies have many digits' advise --scaling 1=1:4,2=0.8333
 accepts 'a profile to advise from' train --data text --steps 0 --save-profile advice.json --devices cpu:1 --quiet "${tiny[@]}"
 refuses '--cut: has no effect without --scaling' advise --profile advice.json --cut 2=1.4
 refuses '--workers 1,2,zero: zero: expected numbers from 1 to 64' advise --profile advice.json --json --workers 1,2,zero # and no half of the JSON
+# ---- power and clocks ----
+mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
 printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name
 printf '1000000\n' > meter/sys/class/powercap/intel-rapl:0/energy_uj
 printf 'cpu MHz\t\t: 2400.125\ncpu MHz\t\t: 1800\n' > meter/proc/cpuinfo
