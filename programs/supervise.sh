@@ -10,10 +10,13 @@
 # row brought no new checkpoint.
 set -u
 retries=10 hosts=
+wrong() { echo "supervise: $1" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
-        --retries) retries=$2; shift 2 ;;
-        --hosts) hosts=$2; shift 2 ;;
+        --retries) [[ ${2-} =~ ^[0-9]{1,9}$ ]] || wrong "--retries ${2-}: how many? A number from 0 on"
+                   retries=$2; shift 2 ;;
+        --hosts) [ -n "${2-}" ] || wrong '--hosts: which? Names with commas between'
+                 hosts=$2; shift 2 ;;
         *) break ;;
     esac
 done

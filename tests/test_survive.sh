@@ -458,6 +458,13 @@ bash "$supervise" --retries 2 nothing sh -c 'exit 1' 2> supervised.err
 report "$([ $? = 1 ] && grep -q '2 restarts brought no new checkpoint' supervised.err; echo $?)" 'it gives up where nothing gets on' "$(tail -n 2 supervised.err)"
 bash "$supervise" nothing "$program" --data nothere 2> supervised.err
 report "$([ $? = 2 ]; echo $?)" 'and at once where the command is wrong' "$(tail -n 2 supervised.err)"
+for wrong in '--retries often nothing false' '--retries' '--hosts'; do
+    # shellcheck disable=SC2086 # words
+    SUPERVISE_PAUSE=0.1 timeout 5 bash "$supervise" $wrong > supervised.out 2> supervised.err
+    status=$?
+    report "$([ $status = 2 ] && [ "$(wc -l < supervised.err)" = 1 ] && grep -q -- "${wrong%% *}" supervised.err; echo $?)" "or $wrong is" \
+        "status $status" "$(tail -n 2 supervised.err)"
+done
 
 # ---- several processes: one dies, the others save nothing broken, and fewer go on ----
 if ! command -v mpirun > /dev/null || ! [ -x "$parallel" ]; then
