@@ -31,7 +31,7 @@ static const option options[] = {
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
-    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e6, "tokens a sequence" },
+    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e6, "tokens a sequence; of a model of fewer, its context" },
     { "--threads", "N", OPTION_INTEGER, AT(threads), 1, 256, "by default all processors" },
     { "--repetitions", "N", OPTION_INTEGER, AT(repetitions), 1, 1000, "after one that is not counted" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
@@ -1004,7 +1004,9 @@ static int run(bench *b, int argc, char **argv) {
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
     if (status != 0) return status;
     b->threads = (int)s->threads;
-    if ((status = model_from_spec("--model", s->model, &b->model)) != 0 || (status = prepare(b)) != 0) return status;
+    if ((status = model_from_spec("--model", s->model, &b->model)) != 0) return status;
+    if (!b->given[option_find(options, OPTIONS, "--length", 8)] && s->length > b->model.context) s->length = b->model.context;
+    if ((status = prepare(b)) != 0) return status;
     memset(&config, 0, sizeof config);
     memset(&parallel, 0, sizeof parallel); /* the device's own threads */
     config.allocator = &allocator, config.parallel = &parallel, config.threads = b->threads, config.isa = (het_isa)(s->isa - 1);
