@@ -224,7 +224,7 @@ static int advise_workers(advice *a) {
 
 static int program(int argc, char **argv) {
     settings s;
-    unsigned char given[OPTIONS];
+    unsigned char given[OPTIONS] = { 0 };
     advice *a;
     int status;
     memset(&s, 0, sizeof s);
