@@ -282,6 +282,8 @@ typedef struct het_column_moves {
 
 typedef struct het_stage_cost {
     het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
+    het_cost again;                   /* what B and I take longer of slices that recompute where others
+                                         keep all (het_stage.keep) */
     double beside[5];                 /* F, B, I, W take at least so long, and B and I longer as by `again`: what
                                          comes and leaves beside them where weights or sums are divided */
     double bytes;                     /* of the stage's output; its gradient is as large */
@@ -293,10 +295,8 @@ typedef struct het_stage_cost {
     het_column_moves columns;         /* for teams by columns */
     double chain[2];                  /* where it begins and ends in the chain's backward time, in any
                                          unit; all 0: not known */
-    /* Of slices that recompute where others keep all (het_stage.keep): what B and I take longer,
-       and what they keep, from F until B or W, in place of keep_input and keep_weight */
-    het_cost again;
-    double keep_lean;
+    double keep_lean;                 /* of those slices, from F until B or W, in place of keep_input
+                                         and keep_weight */
 } het_stage_cost;
 
 typedef struct het_link_cost {

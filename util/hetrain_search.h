@@ -787,26 +787,10 @@ enum {
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
 };
 
-static het_cost *heti_s_curve_of(het_unit_time *t, int what) {
-    return what == HETI_S_FORWARD ? &t->forward : what == HETI_S_BACKWARD ? &t->backward :
-           what == HETI_S_INPUT ? &t->input : what == HETI_S_WEIGHT ? &t->weight : &t->recompute;
-}
-
-static het_cost heti_s_curve(const het_unit_time *t, int what) {
-    het_unit_time copy = *t;
-    return *heti_s_curve_of(&copy, what);
-}
-
-/* Those of a stage, in the same order, which is that of F, B, I and W among actions. */
-static het_cost *heti_s_stage_curve_of(het_stage_cost *c, int what) {
-    return what == HETI_S_FORWARD ? &c->forward : what == HETI_S_BACKWARD ? &c->backward :
-           what == HETI_S_INPUT ? &c->input : what == HETI_S_WEIGHT ? &c->weight : &c->again;
-}
-
-static het_cost heti_s_stage_curve(const het_stage_cost *c, int what) {
-    het_stage_cost copy = *c;
-    return *heti_s_stage_curve_of(&copy, what);
-}
+/* A unit's times and a stage's costs begin with these curves, in this order, which is that of F, B,
+   I and W among actions. */
+static het_cost *heti_s_curve_of(void *of, int what) { return HETI_T_CAST(het_cost *, of) + what; }
+static het_cost heti_s_curve(const void *of, int what) { return HETI_T_CAST(const het_cost *, of)[what]; }
 
 static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
     to->base += from.base * factor;
@@ -1816,7 +1800,7 @@ static void heti_s_add_units(const het_profile *profile, const het_stage *stage,
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
         for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_AGAIN); what++)
-            heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
+            heti_s_add_curve(heti_s_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
         to->attentions += kind->attentions;
         to->query += kind->query;
@@ -1928,12 +1912,12 @@ static void heti_s_member_part(const het_team_member *team, int64_t count, int64
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
     double rows, pairs;
-    for (int k = 0; k < HETI_S_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
+    for (int k = 0; k < HETI_S_CALLS; k++) memset(heti_s_curve_of(to, k), 0, sizeof(het_cost));
     for (int64_t m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
         for (int k = 0; k < HETI_S_CALLS; k++) {
-            const het_cost own = heti_s_stage_curve(&member[m], k);
-            het_cost *slowest = heti_s_stage_curve_of(to, k);
+            const het_cost own = heti_s_curve(&member[m], k);
+            het_cost *slowest = heti_s_curve_of(to, k);
             heti_s_most(&slowest->base, own.base);
             heti_s_most(&slowest->token, own.token * rows);
             heti_s_most(&slowest->pair, own.pair * pairs);
@@ -2054,10 +2038,10 @@ static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
         for (int k = 0; k < HETI_S_CALLS; k++) {
-            het_cost *between = heti_s_stage_curve_of(&costs->stage[g], k);
+            het_cost *between = heti_s_curve_of(&costs->stage[g], k);
             *between = none;
-            heti_s_add_curve(between, heti_s_stage_curve(alone, k), 1 - beside);
-            heti_s_add_curve(between, heti_s_stage_curve(together, k), beside);
+            heti_s_add_curve(between, heti_s_curve(alone, k), 1 - beside);
+            heti_s_add_curve(between, heti_s_curve(together, k), beside);
         }
         differs = 1;
     }
@@ -5521,7 +5505,7 @@ static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p
         const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, g) : 0;
         het_stage_cost *cost = &s->alone_stage[i];
         for (int what = 0; what < HETI_S_AGAIN; what++)
-            heti_s_stage_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
+            heti_s_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
                 (what == HETI_S_BACKWARD || what == HETI_S_INPUT ? again : 0);
         cost->bytes = heti_s_kind_at(s->d.profile, end - 1)->output * heti_s_tokens(s, g);
     }
@@ -8158,7 +8142,7 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         first = heti_s_min(plan->slices - 1, plan->slices - HETI_T_CAST(int64_t, tokens) / plan->slice_tokens);
     for (int64_t i = first; i < plan->slices; i++) total += plan->slice_share[i];
     for (int64_t i = first; i <= action->slice; i++) from = to, to += plan->slice_share[i] / total;
-    het_cost curve = heti_s_stage_curve(cost, action->kind);
+    het_cost curve = heti_s_curve(cost, action->kind);
     if ((action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) &&
         (action->slice > 63 || (plan->stage[g].keep >> action->slice & 1) == 0))
         heti_s_add_curve(&curve, cost->again, 1);
