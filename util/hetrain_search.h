@@ -1109,22 +1109,6 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
     return *profile != NULL ? HET_OK : HET_ERR_OOM;
 }
 
-/* A profile like this one, with room for other devices and links. */
-static het_result heti_s_profile_like(const het_profile *from, int64_t devices, int64_t links,
-                                      const het_allocator *allocator, const char *call, het_profile **profile,
-                                      het_error *error) {
-    het_profile count = *from;
-    count.devices = devices;
-    count.links = links;
-    HETI_T_TRY(heti_s_profile_new(&count, allocator, call, profile, error));
-    HETI_T_COPY((*profile)->kind, from->kind, from->kinds);
-    HETI_T_COPY((*profile)->unit, from->unit, from->units);
-    HETI_T_COPY((*profile)->block, from->block, from->blocks);
-    HETI_T_COPY((*profile)->use, from->use, from->uses);
-    if (from->cut != NULL) HETI_T_COPY((*profile)->cut, from->cut, from->units);
-    return HET_OK;
-}
-
 /* As hetrain.h finds it: behind a loss that is not the last unit's, and where nothing was trained
    since. */
 static void heti_s_find_cuts(het_profile *p) {
@@ -1172,12 +1156,12 @@ static void heti_s_fill_elements(const het_description *d, int64_t b, het_block_
     }
 }
 
-/* half: as for heti_s_fill_kind. */
+/* `count`: of devices and links. half: as for heti_s_fill_kind. */
 static het_result heti_s_fill_profile(const het_description *d, const het_description *half, const char *model,
-                                      const het_allocator *allocator, het_profile **profile, het_error *error) {
+                                      het_profile count, const het_allocator *allocator, het_profile **profile,
+                                      het_error *error) {
     int64_t first[HETI_S_MOST_KINDS], u, k, b;
-    het_profile count, *to;
-    memset(&count, 0, sizeof count);
+    het_profile *to;
     for (u = 0; u < d->units; u++) {
         if (heti_s_kind_of(d, u, first, count.kinds) < count.kinds) continue;
         if (count.kinds == HETI_S_MOST_KINDS)
@@ -1212,24 +1196,39 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
     return HET_OK;
 }
 
-HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
-                                            het_profile **profile, het_error *error) {
-    het_description *whole = NULL, *half = NULL;
+/* A profile with room for so many devices and links, and what it was made from, NULL or not. */
+static het_result heti_s_describe(const het_desc *desc, const char *model, int64_t devices, int64_t links,
+                                  const het_allocator *allocator, het_description **whole, het_profile **profile,
+                                  het_error *error) {
+    het_description *half = NULL;
     het_error why = { HET_OK, "" };
-    if (profile == NULL) return HETI_S_BAD(error, "het_profile_describe: profile is NULL");
-    *profile = NULL;
+    het_profile count;
+    memset(&count, 0, sizeof count);
+    count.devices = devices;
+    count.links = links;
+    *whole = NULL;
     if (desc == NULL) return HETI_S_BAD(error, "het_profile_describe: desc is NULL");
     het_desc like = *desc;
     HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
-    het_result result = het_describe(&like, &whole, &why);
+    het_result result = het_describe(&like, whole, &why);
     if (result == HET_OK) {
-        like.limits.max_tokens = (whole->desc.limits.max_tokens + 1) / 2;
+        like.limits.max_tokens = ((*whole)->desc.limits.max_tokens + 1) / 2;
         if (like.limits.max_sequences > like.limits.max_tokens) like.limits.max_sequences = like.limits.max_tokens;
         result = het_describe(&like, &half, &why);
     }
     if (result != HET_OK) result = heti_t_fail(error, result, "het_profile_describe: %s", why.text);
-    else result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.host.allocator, profile, error);
+    else result = heti_s_fill_profile(*whole, half, model != NULL ? model : "", count, &like.host.allocator, profile,
+                                      error);
     het_description_free(half);
+    return result;
+}
+
+HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
+                                            het_profile **profile, het_error *error) {
+    het_description *whole;
+    if (profile == NULL) return HETI_S_BAD(error, "het_profile_describe: profile is NULL");
+    *profile = NULL;
+    const het_result result = heti_s_describe(desc, model, 0, 0, allocator, &whole, profile, error);
     het_description_free(whole);
     return result;
 }
@@ -1767,19 +1766,14 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
 /* Adds what a unit moves in a team by columns. */
 static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
                              const het_device_profile *device, double slowness) {
+    het_column_moves own = *from; /* numbers alone */
+    double *sum = HETI_T_CAST(double *, HETI_T_CAST(void *, to));
+    const double *add = HETI_T_CAST(const double *, HETI_T_CAST(const void *, &own));
     for (int way = 0; way < 2; way++) {
-        to->gathers[way] += from->gathers[way];
-        to->gather_bytes[way] += from->gather_bytes[way];
-        to->chains[way] += from->chains[way];
-        to->chain_bytes[way] += from->chain_bytes[way];
-        to->links[way] += from->links[way];
-        to->link_bytes[way] += from->link_bytes[way];
-        to->linked[way] += from->linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
-        to->linked_base[way] += from->linked_base[way] * device->product_element * slowness;
-        to->exchanges[way] += from->exchanges[way];
-        to->exchange_bytes[way] += from->exchange_bytes[way];
+        own.linked[way] = own.linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
+        own.linked_base[way] = own.linked_base[way] * device->product_element * slowness;
     }
-    to->divided += from->divided;
+    for (size_t i = 0; i < sizeof own / sizeof *sum; i++) sum[i] += add[i];
     to->kept_byte = device->message_byte * slowness;
 }
 
@@ -2804,10 +2798,17 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
-    HETI_T_TRY(heti_s_profile_like(first, first->devices + second->devices, first->links + second->links, &own,
-                                   "het_profile_merge", profile, error));
+    het_profile count = *first;
+    count.devices += second->devices;
+    count.links += second->links;
+    if (count.granule == 0) count.granule = second->granule;
+    HETI_T_TRY(heti_s_profile_new(&count, &own, "het_profile_merge", profile, error));
     het_profile *to = *profile;
-    if (first->granule == 0) to->granule = second->granule;
+    HETI_T_COPY(to->kind, first->kind, to->kinds);
+    HETI_T_COPY(to->unit, first->unit, to->units);
+    HETI_T_COPY(to->block, first->block, to->blocks);
+    HETI_T_COPY(to->use, first->use, to->uses);
+    if (first->cut != NULL) HETI_T_COPY(to->cut, first->cut, to->units);
     to->devices = to->links = 0;
     for (int k = 0; k < 2; k++) {
         for (const het_device_profile *d = both[k]->device; d < both[k]->device + both[k]->devices; d++) {
@@ -3711,11 +3712,8 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
     return HET_OK;
 }
 
-static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
-    int64_t i, n = 0;
-    for (i = 0; i < m->context.layout.device_count; i++) n += heti_s_first_alike(&m->context, i) == i;
-    HETI_T_TRY(heti_s_profile_like(described, n, m->context.layout.device_count > 1 ? 1 : 0, &m->allocator,
-                                   "het_profile_measure", &m->profile, m->error));
+static het_result heti_s_measure_all(heti_s_measure *m) {
+    int64_t i, n;
     HETI_T_TRY(heti_s_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
@@ -3742,7 +3740,8 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
 
 HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error) {
     heti_s_measure m;
-    het_profile *described = NULL;
+    het_description *whole;
+    int64_t kinds = 1;
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
@@ -3756,12 +3755,14 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     m.desc = desc;
     m.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
-    HETI_T_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
     m.context = *desc->desc;
-    het_result result = het_model_complete(&m.context.model, error);
+    for (int64_t i = 1; i < m.context.layout.device_count; i++) kinds += heti_s_first_alike(&m.context, i) == i;
+    het_result result = heti_s_describe(desc->desc, desc->model, kinds, m.context.layout.device_count > 1,
+                                        &m.allocator, &whole, &m.profile, error);
+    het_description_free(whole);
+    if (result == HET_OK) result = het_model_complete(&m.context.model, error);
     het_desc_defaults(&m.context);
-    if (result == HET_OK) result = heti_s_measure_all(&m, described);
-    het_profile_free(described);
+    if (result == HET_OK) result = heti_s_measure_all(&m);
     heti_s_arrays_free(&m.arena, &m.allocator);
     if (result != HET_OK) het_profile_free(m.profile);
     else *profile = m.profile;
@@ -4278,23 +4279,17 @@ static void heti_s_hardware_fill(const het_hardware *hardware, const het_descrip
 HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const het_desc *desc, int64_t length,
                                             const char *model, const het_allocator *allocator, het_profile **profile,
                                             het_error *error) {
-    het_profile *described = NULL;
-    het_description *d = NULL;
+    het_description *d;
     het_allocator own;
-    het_error why = { HET_OK, "" };
     if (profile == NULL) return HETI_S_BAD(error, "het_hardware_profile: profile is NULL");
     *profile = NULL;
     if (hardware == NULL || hardware->devices < 1 || length < 1)
         return HETI_S_BAD(error, "het_hardware_profile: no devices, or length %d", length);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
-    HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
-    het_result result = het_describe(desc, &d, &why);
-    if (result != HET_OK) result = heti_t_fail(error, result, "het_hardware_profile: %s", why.text);
-    else result = heti_s_profile_like(described, hardware->devices, hardware->links, &own, "het_hardware_profile",
-                                      profile, error);
+    const het_result result = heti_s_describe(desc, model, hardware->devices, hardware->links, &own, &d, profile,
+                                              error);
     if (result == HET_OK) heti_s_hardware_fill(hardware, d, length, *profile);
     het_description_free(d);
-    het_profile_free(described);
     return result;
 }
 
