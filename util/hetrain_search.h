@@ -799,6 +799,11 @@ static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
 }
 
 #define HETI_S_ROOM(type, count) HETI_T_TAKE(arena, type, count)
+/* The same for several arrays of a type and length, at these addresses. */
+#define HETI_S_ROOMS(type, count, ...) do { \
+    type **const heti_s_to[] = { __VA_ARGS__ }; \
+    for (size_t heti_s_i = 0; heti_s_i < sizeof heti_s_to / sizeof heti_s_to[0]; heti_s_i++) \
+        *heti_s_to[heti_s_i] = HETI_S_ROOM(type, count); } while (0)
 
 /* Takes a struct's arrays from a block. */
 typedef void (*heti_s_cutter)(void *self, heti_t_arena *arena);
@@ -1220,6 +1225,9 @@ static het_result heti_s_describe(const het_desc *desc, const char *model, int64
     else result = heti_s_fill_profile(*whole, half, model != NULL ? model : "", count, &like.host.allocator, profile,
                                       error);
     het_description_free(half);
+    if (result == HET_OK) return HET_OK;
+    het_profile_free(*profile);
+    *profile = NULL;
     return result;
 }
 
@@ -1575,7 +1583,7 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     heti_s_holding *h = HETI_T_CAST(heti_s_holding *, self);
     h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
     h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
-    for (int k = 0; k < 3; k++) h->unit[k] = HETI_S_ROOM(double, h->plan->units);
+    HETI_S_ROOMS(double, h->plan->units, &h->unit[0], &h->unit[1], &h->unit[2]);
     h->peer = HETI_S_ROOM(uint64_t, h->plan->ranks * h->words);
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
@@ -1744,9 +1752,7 @@ typedef struct heti_s_costing {
 
 static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
     heti_s_costing *c = HETI_T_CAST(heti_s_costing *, self);
-    c->to.stage = HETI_S_ROOM(het_stage_cost, c->to.curves);
-    c->to.alone = HETI_S_ROOM(het_stage_cost, c->to.curves);
-    c->to.together = HETI_S_ROOM(het_stage_cost, c->to.curves);
+    HETI_S_ROOMS(het_stage_cost, c->to.curves, &c->to.stage, &c->to.alone, &c->to.together);
     c->rank = HETI_S_ROOM(het_rank_cost, c->held.plan->ranks);
     c->block = HETI_S_ROOM(het_block_cost, c->held.profile->blocks);
     c->rank_group = HETI_S_ROOM(int64_t, c->held.plan->ranks);
@@ -3619,8 +3625,7 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
-    m->original = HETI_S_ROOM(het_unit, m->profile->units);
-    m->probe = HETI_S_ROOM(het_unit, m->profile->units);
+    HETI_S_ROOMS(het_unit, m->profile->units, &m->original, &m->probe);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
     m->watch = HETI_S_ROOM(heti_s_watch, devices);
     m->group = HETI_S_ROOM(int64_t, devices);
@@ -4649,9 +4654,7 @@ typedef struct heti_s_amount { double tokens, pairs, sequences; } heti_s_amount;
 typedef struct heti_s_sizes { double *tokens, *pairs, *sequences; } heti_s_sizes;
 
 static void heti_s_sizes_cut(heti_s_sizes *sizes, heti_t_arena *arena, int64_t count) {
-    sizes->tokens = HETI_S_ROOM(double, count);
-    sizes->pairs = HETI_S_ROOM(double, count);
-    sizes->sequences = HETI_S_ROOM(double, count);
+    HETI_S_ROOMS(double, count, &sizes->tokens, &sizes->pairs, &sizes->sequences);
 }
 
 static void heti_s_sizes_put(const heti_s_sizes *sizes, int64_t i, const heti_s_amount *a, double times) {
@@ -6930,9 +6933,7 @@ static void heti_s_seek_sort(heti_s_seek *s) {
 }
 
 static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice *c) {
-    c->first = HETI_S_ROOM(int64_t, s->ranks + 2);
-    c->count = HETI_S_ROOM(int64_t, s->ranks + 2);
-    c->device = HETI_S_ROOM(int64_t, s->ranks + 1);
+    HETI_S_ROOMS(int64_t, s->ranks + 2, &c->first, &c->count, &c->device);
     c->end = HETI_S_ROOM(int64_t, 2 * s->ranks + 2);
     c->recompute = HETI_S_ROOM(int32_t, s->ranks + 1);
 }
@@ -6940,43 +6941,28 @@ static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice
 static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
     const int64_t n = s->ranks;
-    s->kind_of = HETI_S_ROOM(int64_t, n);
+    HETI_S_ROOMS(int64_t, n, &s->kind_of, &s->near, &s->by_place, &s->by_speed, &s->alone_group);
+    HETI_S_ROOMS(int32_t, n + 1, &s->used, &s->taken, &s->fits);
+    HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring);
+    s->scratch = HETI_S_ROOM(int64_t, 2 * n);
+    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 11);
     s->kind = HETI_S_ROOM(heti_s_device_kind, n);
-    s->near = HETI_S_ROOM(int64_t, n);
-    s->plan.keeper = HETI_S_ROOM(uint8_t, n);
     s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
     heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
-    s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
-    s->plan.first_stage = HETI_S_ROOM(int64_t, n + 1);
-    s->plan.share = HETI_S_ROOM(double, n);
-    s->plan.state_share = HETI_S_ROOM(double, n);
-    s->plan.slice_share = HETI_S_ROOM(double, 1);
+    heti_s_sizes_cut(&s->sizes, arena, s->d.granules);
     s->needs = HETI_S_ROOM(het_needs, n);
     s->memory = HETI_S_ROOM(het_memory, n);
     s->lower = HETI_S_ROOM(heti_s_lower, n);
-    s->pipeline_time = HETI_S_ROOM(double, n + 1);
-    s->pipeline_fill = HETI_S_ROOM(double, n + 1);
-    s->reserve = HETI_S_ROOM(double, n);
-    heti_s_sizes_cut(&s->sizes, arena, s->d.granules);
-    s->scratch = HETI_S_ROOM(int64_t, 2 * n);
-    s->ring = HETI_S_ROOM(double, n);
     s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
     s->known = HETI_S_ROOM(heti_s_known, HETI_S_KNOWN);
     s->least_time = HETI_S_ROOM(heti_s_times, HETI_S_TIMES);
-    s->alone.stage = HETI_S_ROOM(het_stage, 2 * n);
-    s->alone.first_stage = HETI_S_ROOM(int64_t, 2);
-    s->alone.share = HETI_S_ROOM(double, 1);
-    s->alone.slice_share = HETI_S_ROOM(double, 1);
-    s->alone.state_share = HETI_S_ROOM(double, n);
+    s->plan.keeper = HETI_S_ROOM(uint8_t, n);
+    HETI_S_ROOMS(het_stage, 2 * n, &s->plan.stage, &s->alone.stage);
+    HETI_S_ROOMS(int64_t, n + 1, &s->plan.first_stage, &s->alone.first_stage);
+    HETI_S_ROOMS(double, n, &s->plan.share, &s->plan.state_share, &s->alone.state_share);
+    HETI_S_ROOMS(double, 1, &s->plan.slice_share, &s->alone.share, &s->alone.slice_share);
     s->alone_stage = HETI_S_ROOM(het_stage_cost, 2 * n);
-    s->alone_group = HETI_S_ROOM(int64_t, n);
     s->alone_link = HETI_S_ROOM(het_link_cost, s->d.cluster->link != NULL ? n * n : 0);
-    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 11);
-    s->by_place = HETI_S_ROOM(int64_t, n);
-    s->by_speed = HETI_S_ROOM(int64_t, n);
-    s->used = HETI_S_ROOM(int32_t, n);
-    s->taken = HETI_S_ROOM(int32_t, n);
-    s->fits = HETI_S_ROOM(int32_t, n + 1);
     heti_s_choice_cut(s, arena, &s->now);
     heti_s_choice_cut(s, arena, &s->next);
     heti_s_choice_cut(s, arena, &s->best);
@@ -7264,16 +7250,13 @@ typedef struct heti_s_fusion {
 static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
     heti_s_fusion *f = HETI_T_CAST(heti_s_fusion *, self);
     const int64_t n = f->cluster.ranks; /* of the devices themselves, as yet */
-    f->first = HETI_S_ROOM(int64_t, n + 1);
-    f->device = HETI_S_ROOM(int64_t, n);
-    f->way = HETI_S_ROOM(int64_t, n);
+    HETI_S_ROOMS(int64_t, n + 1, &f->first, &f->device, &f->way, &f->member_group);
     f->member = HETI_S_ROOM(het_team_member, n);
     f->profile.device = HETI_S_ROOM(het_device_profile, n);
     f->cluster.device = HETI_S_ROOM(het_cluster_device, n);
     f->cost = HETI_S_ROOM(het_stage_cost, n);
     f->time = HETI_S_ROOM(het_unit_time, n * f->profile.kinds);
     f->group = HETI_S_ROOM(het_group, f->cluster.groups);
-    f->member_group = HETI_S_ROOM(int64_t, n);
 }
 
 /* Whether the profile says what teams take, and a team could have two devices. */
@@ -8596,29 +8579,20 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
 static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     heti_s_pack *s = HETI_T_CAST(heti_s_pack *, self);
     const int64_t n = s->d.granules, m = s->most;
-    s->sorted = HETI_S_ROOM(int64_t, n);
-    s->spare = HETI_S_ROOM(int64_t, n);
+    HETI_S_ROOMS(int64_t, n, &s->sorted, &s->spare, &s->spare_grouping.group);
     s->before = HETI_S_ROOM(heti_s_amount, n + 1);
     s->key = HETI_S_ROOM(double, n);
-    s->stage = HETI_S_ROOM(het_cost, s->d.plan->stages);
-    s->curve = HETI_S_ROOM(het_cost, s->d.plan->stages);
+    HETI_S_ROOMS(het_cost, s->d.plan->stages, &s->stage, &s->curve);
     s->load = HETI_S_ROOM(double, s->d.plan->ranks);
-    s->pipeline_count = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
-    s->pipeline_full = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
+    HETI_S_ROOMS(int64_t, s->d.plan->pipelines, &s->pipeline_count, &s->pipeline_full, &s->lists.micro_batches);
     s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->d.plan->pipelines);
     s->count = HETI_S_ROOM(heti_s_count, m);
     for (int64_t i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
     for (int64_t i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
-    s->spare_grouping.group = HETI_S_ROOM(int64_t, n);
     s->amount = HETI_S_ROOM(heti_s_amount, m);
     s->cost = HETI_S_ROOM(double, m);
-    s->by_cost = HETI_S_ROOM(int64_t, m);
-    s->cluster = HETI_S_ROOM(int64_t, m);
-    s->dealt = HETI_S_ROOM(int64_t, m);
-    s->order = HETI_S_ROOM(int64_t, m);
-    s->best_order = HETI_S_ROOM(int64_t, m);
+    HETI_S_ROOMS(int64_t, m, &s->by_cost, &s->cluster, &s->dealt, &s->order, &s->best_order);
     heti_s_sizes_cut(&s->sizes, arena, s->d.max_micro_batches);
-    s->lists.micro_batches = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
     s->lists.start = HETI_S_ROOM(int64_t, s->d.plan->ranks + 1);
     s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->d.plan->ranks]);
 }
@@ -9283,15 +9257,24 @@ static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
     k->order = HETI_S_ROOM(int64_t, k->granules);
     k->start = HETI_S_ROOM(int64_t, k->micro_batches + 1);
     k->counts = HETI_S_ROOM(int64_t, k->pipelines);
-    k->tokens = HETI_S_ROOM(double, k->micro_batches);
-    k->pairs = HETI_S_ROOM(double, k->micro_batches);
-    k->sequences = HETI_S_ROOM(double, k->micro_batches);
+    HETI_S_ROOMS(double, k->micro_batches, &k->tokens, &k->pairs, &k->sequences);
+}
+
+/* A packing with these numbers. place: [granules] the micro-batch of each. */
+static het_result heti_s_packing_new(const het_packing *count, const int64_t *place, const char *call,
+                                     het_packing **packing, het_error *error) {
+    het_packing made = *count;
+    het_packing *k = *packing = HETI_S_MAKE(het_packing, made, heti_s_packing_cut, &count->allocator, call, error);
+    if (k == NULL) return HET_ERR_OOM;
+    for (int64_t i = 0; i < k->granules; i++) k->start[place[i]]++;
+    for (int64_t m = 0; m < k->micro_batches; m++) k->start[m + 1] += k->start[m];
+    for (int64_t i = k->granules; i-- > 0;) k->order[--k->start[place[i]]] = i;
+    return HET_OK;
 }
 
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
     het_packing made, *k;
-    heti_s_sizes sizes;
     memset(&made, 0, sizeof made);
     made.granules = s->d.granules;
     made.micro_batches = g->count;
@@ -9303,20 +9286,13 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     made.evaluations = s->evaluations;
     made.stopped = s->stopped;
     made.allocator = s->allocator;
-    k = HETI_S_MAKE(het_packing, made, heti_s_packing_cut, &s->allocator, "het_pack", s->error);
-    if (k == NULL) return HET_ERR_OOM;
-    heti_s_pack_divide(s, g->count, k->counts);
-    heti_s_pack_amounts(s, g);
     for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
     for (int64_t i = 0; i < s->d.granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
-    for (int64_t i = 0; i < s->d.granules; i++) k->start[s->spare[i] + 1]++;
-    sizes.tokens = k->tokens, sizes.pairs = k->pairs, sizes.sequences = k->sequences;
-    for (int64_t j = 0; j < g->count; j++) {
-        k->start[j + 1] += k->start[j];
-        heti_s_sizes_put(&sizes, j, &s->amount[s->best_order[j]], 1);
-        s->order[j] = k->start[j];
-    }
-    for (int64_t i = 0; i < s->d.granules; i++) k->order[s->order[s->spare[i]]++] = i;
+    HETI_T_TRY(heti_s_packing_new(&made, s->spare, "het_pack", &k, s->error));
+    const heti_s_sizes sizes = { k->tokens, k->pairs, k->sequences };
+    heti_s_pack_divide(s, g->count, k->counts);
+    heti_s_pack_amounts(s, g);
+    for (int64_t j = 0; j < g->count; j++) heti_s_sizes_put(&sizes, j, &s->amount[s->best_order[j]], 1);
     *packing = k;
     return HET_OK;
 }
@@ -9388,19 +9364,12 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     heti_s_teams *t = HETI_T_CAST(heti_s_teams *, self);
     const int64_t n = t->n, ranks = t->s.ranks;
     t->amount = HETI_S_ROOM(heti_s_amount, n);
-    t->row = HETI_S_ROOM(int64_t, n);
-    t->from.stage = HETI_S_ROOM(het_stage, ranks);
-    t->from.first_stage = HETI_S_ROOM(int64_t, ranks + 1);
-    t->from.share = HETI_S_ROOM(double, ranks);
-    t->from.state_share = HETI_S_ROOM(double, ranks);
-    t->of = HETI_S_ROOM(heti_s_team, ranks);
+    HETI_S_ROOMS(int64_t, n, &t->row, &t->team, &t->kept, &t->group);
     t->alone = HETI_S_ROOM(double, n * ranks);
-    t->team = HETI_S_ROOM(int64_t, n);
-    t->kept = HETI_S_ROOM(int64_t, n);
-    t->group = HETI_S_ROOM(int64_t, n);
-    t->count = HETI_S_ROOM(int64_t, ranks);
-    t->start = HETI_S_ROOM(int64_t, ranks + 1);
-    t->choice = HETI_S_ROOM(int64_t, ranks);
+    t->from.stage = HETI_S_ROOM(het_stage, ranks);
+    HETI_S_ROOMS(double, ranks, &t->from.share, &t->from.state_share);
+    HETI_S_ROOMS(int64_t, ranks + 1, &t->from.first_stage, &t->count, &t->start, &t->choice);
+    t->of = HETI_S_ROOM(heti_s_team, ranks);
     t->batch = HETI_S_ROOM(heti_s_amount, t->most);
     t->action = HETI_S_ROOM(het_action, 2 * t->most);
     heti_s_sizes_cut(&t->sizes, arena, t->most);
@@ -9670,15 +9639,11 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     new_one.pipelines = t->f.teams;
     new_one.seconds = seconds;
     new_one.allocator = s->allocator;
-    k = HETI_S_MAKE(het_packing, new_one, heti_s_packing_cut, &s->allocator, "het_pack_teams", s->error);
-    if (k == NULL) return HET_ERR_OOM;
+    HETI_T_TRY(heti_s_packing_new(&new_one, t->group, "het_pack_teams", &k, s->error));
     HETI_T_COPY(k->counts, t->count, k->pipelines);
     HETI_T_COPY(k->tokens, t->sizes.tokens, k->micro_batches);
     HETI_T_COPY(k->pairs, t->sizes.pairs, k->micro_batches);
     HETI_T_COPY(k->sequences, t->sizes.sequences, k->micro_batches);
-    for (int64_t m = 0, at = 0; m < k->micro_batches; k->start[++m] = at)
-        for (int64_t i = 0; i < t->n; i++)
-            if (t->group[i] == m) k->order[at++] = i;
     for (int64_t p = 0; p < t->f.teams; p++) heti_s_most(&k->estimate, t->of[p].end);
     het_packing_free(t->best);
     het_plan_free(t->best_plan);
