@@ -7294,43 +7294,24 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
     }
 }
 
-/* Lists of pipelines of one stage each: count[] micro-batches one behind the other, F and B, or F,
-   I and W. */
-static void heti_s_stage_lists(const het_plan *plan, int64_t *count, int split, int64_t *start, het_action *action,
-                               het_schedule *lists) {
-    static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
-                                                { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W } };
-    const int64_t calls = split ? 3 : 2;
-    int64_t at = 0, p;
-    for (int64_t r = 0; r < plan->ranks; r++) {
-        start[r] = at;
-        for (p = 0; p < plan->pipelines && plan->stage[p].rank != r; p++) {}
-        for (int64_t i = 0; p < plan->pipelines && i < calls * count[p]; i++) {
-            het_action *a = &action[at++];
-            memset(a, 0, sizeof *a);
-            a->kind = heti_s_kinds[split][i % calls];
-            a->pipeline = HETI_T_CAST(int32_t, p);
-            a->micro_batch = HETI_T_CAST(int32_t, i / calls);
-        }
-    }
-    start[plan->ranks] = at;
-    memset(lists, 0, sizeof *lists);
-    lists->ranks = plan->ranks;
-    lists->pipelines = plan->pipelines;
-    lists->micro_batches = count;
-    lists->start = start;
-    lists->action = action;
+/* Simulates lists of computing alone, those of the plan's schedule. */
+static het_result heti_s_simulate(const het_plan *plan, const int64_t *count, const het_costs *costs,
+                                  het_choice timeline, const het_allocator *allocator, het_simulation **made,
+                                  het_error *error) {
+    het_schedule *lists = NULL;
+    HETI_T_TRY(het_schedule_make(plan, count, allocator, &lists, error));
+    const het_result result = het_simulate(plan, lists, costs, timeline, allocator, made, error);
+    het_schedule_free(lists);
+    return result;
 }
 
-/* Of one unit in the team with these lists: way 0: F and B, 1: F, I and W, 2: B recomputed. */
-static het_result heti_s_fused_way(heti_s_seek *s, const het_plan *plan, const het_costs *costs, int way,
+/* Of one unit in the team: way 0: F and B, 1: F, I and W, 2: B recomputed. */
+static het_result heti_s_fused_way(heti_s_seek *s, het_plan *plan, const het_costs *costs, int way,
                                    het_unit_time *to) {
-    int64_t start[HETRAIN_MAX_TEAM + 1], micro_batches = 1;
+    const int64_t micro_batches = 1;
     het_simulation *made = NULL;
-    het_action action[3];
-    het_schedule lists;
-    heti_s_stage_lists(plan, &micro_batches, way == 1, start, action, &lists);
-    HETI_T_TRY(het_simulate(plan, &lists, costs, HET_YES, &s->allocator, &made, s->error));
+    memcpy(plan->schedule, way == 1 ? "zb-h1" : "gpipe", 6);
+    HETI_T_TRY(heti_s_simulate(plan, &micro_batches, costs, HET_YES, &s->allocator, &made, s->error));
     const het_record *r = made->timeline.record; /* the first member's, F first */
     if (way == 0) to->forward.base = r[0].end - r[0].start;
     *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
@@ -9347,11 +9328,9 @@ typedef struct heti_s_teams {
     int64_t *team, *kept, *group;     /* [n] of granules: their team, in the best deal, their micro-batch */
     heti_s_amount *batch;             /* [most] micro-batches, team by team */
     int64_t *count;                   /* [ranks] micro-batches of a team */
-    int64_t *start;                   /* [ranks + 1] */
     int64_t *choice;                  /* [ranks] of a team: a way with shares of the longest granule, or by context with
                                          those of all, of short ones */
     double seconds;                   /* of a step with the last choices; HETI_S_NONE: they do not fit */
-    het_action *action;               /* [2 most] */
     heti_s_sizes sizes;               /* [most] the same for the simulator */
     /* the best */
     het_plan *best_plan;
@@ -9368,10 +9347,9 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     t->alone = HETI_S_ROOM(double, n * ranks);
     t->from.stage = HETI_S_ROOM(het_stage, ranks);
     HETI_S_ROOMS(double, ranks, &t->from.share, &t->from.state_share);
-    HETI_S_ROOMS(int64_t, ranks + 1, &t->from.first_stage, &t->count, &t->start, &t->choice);
+    HETI_S_ROOMS(int64_t, ranks + 1, &t->from.first_stage, &t->count, &t->choice);
     t->of = HETI_S_ROOM(heti_s_team, ranks);
     t->batch = HETI_S_ROOM(heti_s_amount, t->most);
-    t->action = HETI_S_ROOM(het_action, 2 * t->most);
     heti_s_sizes_cut(&t->sizes, arena, t->most);
 }
 
@@ -9448,16 +9426,16 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
 static het_result heti_s_teams_run(heti_s_teams *t) {
     het_costs costs = t->costs->costs;
     het_simulation *made = NULL;
-    het_schedule lists;
+    int64_t micro_batches = 0;
     costs.transfer = HET_TRANSFER_FREE;
-    heti_s_stage_lists(t->plan, t->count, 0, t->start, t->action, &lists);
-    for (int64_t m = 0; m < t->start[lists.ranks] / 2; m++) {
+    for (int64_t p = 0; p < t->f.teams; p++) micro_batches += t->count[p];
+    for (int64_t m = 0; m < micro_batches; m++) {
         heti_s_amount a = t->batch[m];
         a.sequences = heti_s_larger(1, heti_s_sequences(&a, 1));
         heti_s_sizes_put(&t->sizes, m, &a, 1);
     }
     t->evaluations++;
-    HETI_T_TRY(het_simulate(t->plan, &lists, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
+    HETI_T_TRY(heti_s_simulate(t->plan, t->count, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
     for (int64_t p = 0; p < t->f.teams; p++) t->of[p].end = made->rank[t->plan->stage[p].rank].end;
     het_simulation_free(made);
     return HET_OK;
