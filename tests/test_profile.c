@@ -823,8 +823,8 @@ static void numbers_round_trip(void **state)
         char *text;
         int i;
         value[0] = &profile->device[0].alone[0].forward.base, value[1] = &profile->device[0].alone[0].forward.token;
-        value[2] = &profile->device[0].together[1].weight.pair, value[3] = &profile->link[0].latency, value[4] = &profile->kind[0].call;
-        value[5] = &profile->rank_weights;
+        value[2] = &profile->device[0].together[1].weight.pair, value[3] = &profile->link[0].latency;
+        value[4] = &profile->kind[0].keep[HET_KEEP_CALL][0], value[5] = &profile->rank_weights;
         for (i = 0; i < 6; i++) {
             do *value[i] = ldexp(1 + support_uniform(&random), (int)support_below(&random, round < 200 ? 60 : 1000) - (round < 200 ? 40 : 990));
             while (!(*value[i] <= 1e30 && *value[i] >= 1e-300));
@@ -833,8 +833,8 @@ static void numbers_round_trip(void **state)
         text = text_of(profile, &length);
         again = read_text(text);
         other[0] = &again->device[0].alone[0].forward.base, other[1] = &again->device[0].alone[0].forward.token;
-        other[2] = &again->device[0].together[1].weight.pair, other[3] = &again->link[0].latency, other[4] = &again->kind[0].call;
-        other[5] = &again->rank_weights;
+        other[2] = &again->device[0].together[1].weight.pair, other[3] = &again->link[0].latency;
+        other[4] = &again->kind[0].keep[HET_KEEP_CALL][0], other[5] = &again->rank_weights;
         for (i = 0; i < 6; i++)
             if (memcmp(&got[i], other[i], sizeof got[i]) != 0) fail_msg("round %d, number %d: %.17g came back as %.17g", round, i, got[i], *other[i]);
         free(text);

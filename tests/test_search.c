@@ -57,7 +57,7 @@ static world *make(int64_t units, int64_t devices)
         w->unit[i] = (int32_t)i;
         w->kind[i].input = i > 0 ? 4 : 0;
         w->kind[i].output = i + 1 < units ? 4 : 0;
-        w->kind[i].keep_weight = 16;
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = 16;
         w->kind[i].loss = i + 1 == units;
         w->block[i].elements = 1000;
         w->block[i].uses = 1;
@@ -663,11 +663,11 @@ static world *instance(int64_t number, const char *schedules[4])
         }
     }
     for (i = 0; i < units; i++) {
-        w->kind[i].keep_weight = 4 * (double)(1 + support_below(&seed, 400));
-        w->kind[i].keep_input = 4 * (double)support_below(&seed, 200);
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = 4 * (double)(1 + support_below(&seed, 400));
+        w->kind[i].keep[HET_KEEP_INPUT][0] = 4 * (double)support_below(&seed, 200);
         w->block[i].elements = 1 + support_below(&seed, 4000);
         if (i + 1 < units) w->kind[i].output = w->kind[i + 1].input = 4 * (double)(1 + support_below(&seed, 100));
-        whole += 20 * (double)w->block[i].elements + w->kind[i].keep_weight * 4;
+        whole += 20 * (double)w->block[i].elements + w->kind[i].keep[HET_KEEP_WEIGHT][0] * 4;
     }
     if (units > 3 && support_below(&seed, 3) == 0) { /* the last unit uses the block of the first */
         w->profile.blocks = units - 1;
@@ -809,8 +809,8 @@ static void a_cap_takes_twice_as_much(void **state)
     world *w = make(6, 2);
     (void)state;
     for (u = 0; u < 6; u++) {
-        w->kind[u].keep_input = 3000;
-        w->kind[u].keep_weight = 5000;
+        w->kind[u].keep[HET_KEEP_INPUT][0] = 3000;
+        w->kind[u].keep[HET_KEEP_WEIGHT][0] = 5000;
         if (u < 5) w->kind[u].output = w->kind[u + 1].input = 1000;
         for (d = 0; d < w->profile.devices; d++) w->time[d][u].forward.token = w->time[d][u].recompute.token = w->time[d][u].backward.token = 1;
     }
@@ -900,11 +900,11 @@ static world *hard_instance(uint64_t number, const char *schedules[6])
             w->alone[d][i].weight.token *= apart, w->alone[d][i].recompute.token *= apart;
             if (apart < 1) w->device[d].alone = w->alone[d];
         }
-        w->kind[i].keep_weight = spread(&seed, 10, 3000);
-        w->kind[i].keep_input = draw(&seed, 0, 300);
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = spread(&seed, 10, 3000);
+        w->kind[i].keep[HET_KEEP_INPUT][0] = draw(&seed, 0, 300);
         w->block[i].elements = (int64_t)spread(&seed, 100, 10000);
         if (i + 1 < units) w->kind[i].output = w->kind[i + 1].input = 4 * (double)(1 + support_below(&seed, 30));
-        whole += 20 * (double)w->block[i].elements + w->kind[i].keep_weight * 4 * (double)w->desc.granule_tokens;
+        whole += 20 * (double)w->block[i].elements + w->kind[i].keep[HET_KEEP_WEIGHT][0] * 4 * (double)w->desc.granule_tokens;
     }
     for (d = 0; d < tables; d++) {
         w->device[d].step_element = support_below(&seed, 4) == 0 ? 0 : spread(&seed, 1e-6, 1e-3);
@@ -1274,7 +1274,7 @@ static world *mixed(int64_t devices, int64_t units, uint64_t seed)
             w->time[d][i].forward.base = w->time[d][i].backward.base = 1e-5;
         }
         w->kind[i].output = w->kind[i].input = 4096;
-        w->kind[i].keep_weight = 65536;
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = 65536;
         w->block[i].elements = 7000000;
     }
     w->cluster.groups = 1 + (devices + 7) / 8;

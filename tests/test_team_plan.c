@@ -552,7 +552,7 @@ static void world_make(world *w, int64_t devices, double length, double pair)
         w->unit[i] = (int32_t)i;
         w->kind[i].input = i > 0 ? 4 : 0;
         w->kind[i].output = i + 1 < UNITS ? 4 : 0;
-        w->kind[i].keep_weight = w->kind[i].divided_weight = 16;
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = w->kind[i].divided[HET_KEEP_WEIGHT][0] = 16;
         w->kind[i].loss = i + 1 == UNITS;
         w->block[i].elements = 10;
         w->block[i].uses = 1;
@@ -1071,7 +1071,7 @@ static void teams_where_memory_is_short(void **state)
     int64_t i;
     (void)state;
     world_make(w, 2, 64, 0.1);
-    w->kind[1].keep_weight = w->kind[1].divided_weight = 1e6;
+    w->kind[1].keep[HET_KEEP_WEIGHT][0] = w->kind[1].divided[HET_KEEP_WEIGHT][0] = 1e6;
     w->desc.most_micro_batches = 1; /* 64 tokens at once */
     for (i = 0; i < 2; i++) w->place[i].memory = 55e6;
     w->desc.teams = HET_NO;
@@ -1115,7 +1115,10 @@ static void flex_world(world *w, int64_t devices, double tokens, uint64_t *seed)
     world_make(w, devices, 64, 1e-3 * (double)(1 + support_below(seed, 4)));
     w->desc.granule_tokens = 64;
     w->desc.granule_pairs = 0;
-    for (i = 0; i < UNITS; i++) w->kind[i].keep_weight = w->kind[i].divided_weight = 1000, w->time[i].forward.base = (double)support_below(seed, 50);
+    for (i = 0; i < UNITS; i++) {
+        w->kind[i].keep[HET_KEEP_WEIGHT][0] = w->kind[i].divided[HET_KEEP_WEIGHT][0] = 1000;
+        w->time[i].forward.base = (double)support_below(seed, 50);
+    }
     for (i = 0; i < devices; i++) w->place[i].memory = 2.2e6 + 4200 * tokens;
     w->group[0].latency = (double)support_below(seed, 20);
     w->group[0].bandwidth = 4.0 * (double)(1 + support_below(seed, 20));

@@ -82,32 +82,23 @@ extern "C" {
    seconds and bytes. It is described and measured here, read from a file, merged, or written by
    hand: the planner and the simulator know nothing else about devices. */
 
-/* What is the same on all devices: a kind of unit. Bytes are those of one token; how long they are
-   kept is het_keep's question (hetrain.h). */
+/* Bytes that a token takes, by het_keep (hetrain.h): of the rank's own tokens, of the team's; of the
+   team's a head's part, and of what is divided by share all of it. Where the unit is recomputed what
+   F keeps is only for the call, but HET_KEEP_WEIGHT is kept where I and W come apart; where B does
+   both HET_KEEP_GRADIENT is, and HET_KEEP_MICRO_BATCH_GRADIENT where there are no slices. */
+typedef double het_kept[6][4];
+
+/* What is the same on all devices: a kind of unit. Bytes are those of one token. */
 typedef struct het_unit_kind {
     char name[48];                    /* of the unit's table; where units of one table differ, "name#2" */
     double input, output;             /* streams taken from the unit before, given to the next */
-    double call;                      /* scratch tensors of one call */
-    double keep_input, keep_weight;   /* kept from F until I, from F until W; B ends both. Only for
-                                         the call where the unit is recomputed, but keep_weight is
-                                         kept where I and W come apart */
-    double keep_gradient;             /* kept from I until W; only for the call where B does both */
-    double carry;                     /* kept until I; later slices of the micro-batch read it */
-    double carry_gradient;            /* the same, where there are slices or I and W come apart;
-                                         else only for the call */
+    het_kept keep, divided, columns;  /* by itself; where a team divides the heads; in a team by columns */
     double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what
                                          does not depend on tokens */
     /* What teams ask of attention. Queries, or gradients of them; keys, as much as values; how many
        key/value heads; how many attentions there are; 1: where rows are moved, they are packed */
     double query, key, heads, attentions, packed;
     double alone, whole;              /* 1: no team can share it; one can by heads alone */
-    /* Where a team divides the heads, instead of call, keep_input, keep_weight and keep_gradient
-       and of the carries, which are then those of a head ... */
-    double divided_call, divided_input, divided_weight, divided_gradient;
-    double head_call, head_input, head_carry, head_carry_gradient; /* ... of a token of the group */
-    /* In a team by columns, by het_keep: of a token of the rank's own, of the team's; of the
-       team's, a head's part, and of what is divided by share all of it */
-    double columns[6][4];
     double half_workspace;            /* `workspace` where two members divide the columns evenly; of other
                                          shares by a line */
     het_column_moves moves;           /* linked: parts of the time of F and of I; linked_base: elements of
@@ -894,19 +885,13 @@ static unsigned heti_s_keep_of(const het_tensor_desc *tensor) {
     return keep <= HET_KEEP_MICRO_BATCH_GRADIENT ? keep : HETI_T_CAST(unsigned, HET_KEEP_WEIGHT);
 }
 
-/* Adds up tensors by how long they are kept. divided: of a member of a team that divides the heads,
-   of a token of its own or, for a head, of a token of the group. */
-static void heti_s_count_tensors(het_unit_kind *kind, const het_unit_info *info, int divided) {
-    double *const keep[][3] = {
-        { &kind->call, &kind->divided_call, &kind->head_call },
-        { &kind->keep_input, &kind->divided_input, &kind->head_input },
-        { &kind->keep_weight, &kind->divided_weight, &kind->divided_weight },
-        { &kind->keep_gradient, &kind->divided_gradient, &kind->divided_gradient },
-        { &kind->carry, &kind->head_carry, &kind->head_carry },
-        { &kind->carry_gradient, &kind->head_carry_gradient, &kind->head_carry_gradient } }; /* as het_keep */
+/* Adds up tensors by how long they are kept. divided: of a member with one head of a team that
+   divides them, whose carries are its head's. */
+static void heti_s_count_tensors(het_kept to, const het_unit_info *info, int divided) {
     for (int64_t t = 0; t < info->tensors; t++) {
-        const het_tensor_desc *tensor = &info->tensor[t];
-        *keep[heti_s_keep_of(tensor)][divided ? 1 + (tensor->group != 0) : 0] += heti_s_real(tensor->width) * 4;
+        const unsigned keep = heti_s_keep_of(&info->tensor[t]);
+        const int head = keep >= HET_KEEP_MICRO_BATCH || (keep <= HET_KEEP_INPUT && info->tensor[t].group != 0);
+        to[keep][divided && head ? 2 : 0] += heti_s_real(info->tensor[t].width) * 4;
     }
 }
 
@@ -919,7 +904,7 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     kind->input = heti_s_widths(info->in_streams, info->in_width);
     kind->output = heti_s_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
-    heti_s_count_tensors(kind, info, 0);
+    heti_s_count_tensors(kind->keep, info, 0);
 }
 
 /* The same of a team by columns: which values are divided how is in the program. Of a unit that is
@@ -1036,7 +1021,7 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
             kind->attentions += 1;
             kind->whole = unit->unit.model->causal == HET_NO;
         }
-        if (kind->attentions > 0 && !by_columns) heti_s_count_tensors(kind, &info, 1);
+        if (kind->attentions > 0 && !by_columns) heti_s_count_tensors(kind->divided, &info, 1);
         if (!by_columns) continue;
         heti_s_count_columns(kind, &info);
         heti_s_count_moves(kind, &info);
@@ -1271,35 +1256,25 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
     memset(&m, 0, sizeof m);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = heti_s_kind_at(profile, u);
-        const int again = whole || (stage->recompute && !k->loss), divided = r->heads > 0 && k->attentions > 0;
-        const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
-        double carry = kept * (divided ? k->head_carry : k->carry),
-               carry_gradient = kept * (divided ? k->head_carry_gradient : k->carry_gradient);
-        double input = divided ? rows * k->divided_input + core * k->head_input : rows * k->keep_input,
-                     weight = rows * (divided ? k->divided_weight : k->keep_weight),
-                     gradient = rows * (divided ? k->divided_gradient : k->keep_gradient);
-        double call = divided ? rows * k->divided_call + core * k->head_call : rows * k->call, space = k->workspace;
-        if (r->columns > 0 && !k->loss) {
-            double keep[6];
-            for (int how = 0; how < 6; how++) {
-                const double *bytes = k->columns[how];
-                keep[how] = (how >= HET_KEEP_MICRO_BATCH ? r->kept : r->group) *
-                    (bytes[1] + r->heads * bytes[2] + r->columns * bytes[3]) +
-                    (how >= HET_KEEP_MICRO_BATCH ? r->kept : rows) * bytes[0];
-            }
-            call = keep[HET_KEEP_CALL], input = keep[HET_KEEP_INPUT], weight = keep[HET_KEEP_WEIGHT];
-            gradient = keep[HET_KEEP_GRADIENT], carry = keep[HET_KEEP_MICRO_BATCH];
-            carry_gradient = keep[HET_KEEP_MICRO_BATCH_GRADIENT];
-            space = heti_s_larger(0, space + 2 * (1 - r->columns) * (k->half_workspace - space));
+        const int again = whole || (stage->recompute && !k->loss), columns = r->columns > 0 && !k->loss;
+        const het_kept *bytes = columns ? &k->columns : r->heads > 0 && k->attentions > 0 ? &k->divided : &k->keep;
+        double keep[6], call, space = k->workspace;
+        for (int how = 0; how < 6; how++) {
+            const double *of = (*bytes)[how], own = how >= HET_KEEP_MICRO_BATCH ? r->kept : rows,
+                         team = how >= HET_KEEP_MICRO_BATCH ? r->kept : r->group;
+            keep[how] = team * (of[1] + r->heads * of[2] + r->columns * of[3]) + own * of[0];
         }
+        call = keep[HET_KEEP_CALL];
+        if (columns) space = heti_s_larger(0, space + 2 * (1 - r->columns) * (k->half_workspace - space));
         *(apart ? &made : &m.slot) += k->loss ? 0 : rows * k->output; /* a cut passes its input on */
         if (u == stage->unit_begin) m.slot += rows * k->input;
-        *(whole ? &made : again ? &call : &m.slot) += input;
-        *(apart ? &made : again && !split ? &call : &m.slot) += weight;
-        *(split ? &m.slot : &call) += gradient;
-        if (sliced == 2) m.slot += rows * k->carry, call += carry; /* of no team */
-        else *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
-        *(sliced ? &m.chain : split ? &m.slot : &call) += carry_gradient;
+        *(whole ? &made : again ? &call : &m.slot) += keep[HET_KEEP_INPUT];
+        *(apart ? &made : again && !split ? &call : &m.slot) += keep[HET_KEEP_WEIGHT];
+        *(split ? &m.slot : &call) += keep[HET_KEEP_GRADIENT];
+        if (sliced == 2) m.slot += rows * k->keep[HET_KEEP_MICRO_BATCH][0]; /* of no team */
+        *(sliced == 2 ? &call : sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) +=
+            keep[HET_KEEP_MICRO_BATCH];
+        *(sliced ? &m.chain : split ? &m.slot : &call) += keep[HET_KEEP_MICRO_BATCH_GRADIENT];
         m.scratch = heti_s_larger(m.scratch, made + call + space * tokens + k->workspace_base);
         m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
         if (u == stage->unit_begin) m.message = k->input * rows;
@@ -1801,7 +1776,7 @@ static void heti_s_add_units(const het_profile *profile, const het_stage *stage,
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
         for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_AGAIN); what++)
             heti_s_add_curve(heti_s_curve_of(to, what), heti_s_curve(time, what), slowness);
-        to->keep_gradient += kind->keep_gradient;
+        to->keep_gradient += kind->keep[HET_KEEP_GRADIENT][0];
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
@@ -2413,17 +2388,23 @@ static const heti_s_key heti_s_byte_keys[] = {
 };
 
 #define HETI_S_OF_KIND(field) HETI_S_NUMBER(het_unit_kind, field)
+#define HETI_S_KEPT(name, at) { name, heti_s_read_real, offsetof(het_unit_kind, at), 0, NULL, 0 }
 static const heti_s_key heti_s_kind_keys[] = {
     HETI_S_KEY(het_unit_kind, name, heti_s_read_name), HETI_S_KEY(het_unit_kind, loss, heti_s_read_truth),
-    HETI_S_OF_KIND(input), HETI_S_OF_KIND(output), HETI_S_OF_KIND(call), HETI_S_OF_KIND(keep_input),
-    HETI_S_OF_KIND(keep_weight), HETI_S_OF_KIND(keep_gradient), HETI_S_OF_KIND(carry), HETI_S_OF_KIND(carry_gradient),
-    HETI_S_OF_KIND(workspace), HETI_S_OF_KIND(workspace_base), HETI_S_OF_KIND(query), HETI_S_OF_KIND(key),
-    HETI_S_OF_KIND(heads), HETI_S_OF_KIND(attentions), HETI_S_OF_KIND(packed), HETI_S_OF_KIND(alone),
-    HETI_S_OF_KIND(whole), HETI_S_OF_KIND(divided_call), HETI_S_OF_KIND(divided_input), HETI_S_OF_KIND(divided_weight),
-    HETI_S_OF_KIND(divided_gradient), HETI_S_OF_KIND(head_call), HETI_S_OF_KIND(head_input), HETI_S_OF_KIND(head_carry),
-    HETI_S_OF_KIND(head_carry_gradient), HETI_S_OF_KIND(half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24),
-    HETI_S_NUMBERS(het_unit_kind, moves, 15), { "exchanges", heti_s_read_reals, offsetof(het_unit_kind, moves) +
-    offsetof(het_column_moves, exchanges), 6, NULL, 0 }, HETI_S_OF_KIND(most_members), HETI_S_LAST_KEY
+    HETI_S_OF_KIND(input), HETI_S_OF_KIND(output), HETI_S_KEPT("call", keep[HET_KEEP_CALL]),
+    HETI_S_KEPT("keep_input", keep[HET_KEEP_INPUT]), HETI_S_KEPT("keep_weight", keep[HET_KEEP_WEIGHT]),
+    HETI_S_KEPT("keep_gradient", keep[HET_KEEP_GRADIENT]), HETI_S_KEPT("carry", keep[HET_KEEP_MICRO_BATCH]),
+    HETI_S_KEPT("carry_gradient", keep[HET_KEEP_MICRO_BATCH_GRADIENT]), HETI_S_OF_KIND(workspace), 
+    HETI_S_OF_KIND(workspace_base), HETI_S_OF_KIND(query), HETI_S_OF_KIND(key), HETI_S_OF_KIND(heads),
+    HETI_S_OF_KIND(attentions), HETI_S_OF_KIND(packed), HETI_S_OF_KIND(alone), HETI_S_OF_KIND(whole),
+    HETI_S_KEPT("divided_call", divided[HET_KEEP_CALL]), HETI_S_KEPT("divided_input", divided[HET_KEEP_INPUT]),
+    HETI_S_KEPT("divided_weight", divided[HET_KEEP_WEIGHT]),
+    HETI_S_KEPT("divided_gradient", divided[HET_KEEP_GRADIENT]), HETI_S_KEPT("head_call", divided[HET_KEEP_CALL][2]),
+    HETI_S_KEPT("head_input", divided[HET_KEEP_INPUT][2]), HETI_S_KEPT("head_carry", divided[HET_KEEP_MICRO_BATCH][2]),
+    HETI_S_KEPT("head_carry_gradient", divided[HET_KEEP_MICRO_BATCH_GRADIENT][2]), HETI_S_OF_KIND(half_workspace),
+    HETI_S_NUMBERS(het_unit_kind, columns, 24), HETI_S_NUMBERS(het_unit_kind, moves, 15),
+    { "exchanges", heti_s_read_reals, offsetof(het_unit_kind, moves.exchanges), 6, NULL, 0 },
+    HETI_S_OF_KIND(most_members), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_time_keys[] = {
@@ -6886,8 +6867,9 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
     }
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(p, u);
-        const double always = (k->loss ? 0 : k->output) + k->carry, more = k->keep_input + k->keep_weight;
-        const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        const double always = (k->loss ? 0 : k->output) + k->keep[HET_KEEP_MICRO_BATCH][0],
+                     more = k->keep[HET_KEEP_INPUT][0] + k->keep[HET_KEEP_WEIGHT][0],
+                     scratch = k->keep[HET_KEEP_CALL][0] + 3 * (k->input + k->output) + k->workspace;
         heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
         heti_s_most(&s->largest[0], to->weights);
         heti_s_most(&s->largest[1], to->trained * p->gradient_bytes);
