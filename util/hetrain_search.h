@@ -938,7 +938,7 @@ static void heti_s_count_columns(het_unit_kind *kind, const het_unit_info *info)
 static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
     const het_program *p = info->program;
     het_column_moves *to = &kind->moves;
-    double products[2] = { 0, 0 }, all = 0;
+    double all = 0;
     for (int way = 0; way < 2; way++) {
         to->gathers[way] = info->gather_bytes[way] > 0;
         to->gather_bytes[way] = info->gather_bytes[way];
@@ -971,13 +971,10 @@ static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
             to->links[way] += parts;
             to->chain_bytes[way] += width;
             to->link_bytes[way] += parts * width;
-            products[way] += in * out;
+            to->linked_base[way] += in * out;
         }
     }
-    for (int way = 0; way < 2; way++) {
-        to->linked[way] = all > 0 ? products[way] / all : 0;
-        to->linked_base[way] = products[way];
-    }
+    for (int way = 0; way < 2; way++) to->linked[way] = all > 0 ? to->linked_base[way] / all : 0;
 }
 
 /* What the unit keeps and moves in teams: described again for a member with one head of a team that
@@ -1342,6 +1339,13 @@ static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_
     return joined >= 0 ? heti_s_group_link(&c->group[joined]) : none;
 }
 
+/* Of a profile without a cluster. */
+static het_link_cost heti_s_first_link(const het_profile *p) {
+    het_link_cost link = { 0, 0 };
+    if (p->links > 0) link.latency = p->link[0].latency, link.bandwidth = p->link[0].bandwidth;
+    return link;
+}
+
 static double heti_s_seconds_over(het_link_cost link, double bytes) {
     return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
 }
@@ -1409,13 +1413,9 @@ static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *s
 static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, int near, double *latency,
                              double *slowness) {
     const int64_t a = h->rank[i], b = h->rank[(i + 1) % holders];
-    het_link_cost link = { 0, 0 };
     if (near && h->plan->near[a] != h->plan->near[b]) return;
-    if (h->cluster != NULL) link = heti_s_cluster_link(h->cluster, a, b);
-    else if (h->profile->links > 0) {
-        link.latency = h->profile->link[0].latency;
-        link.bandwidth = h->profile->link[0].bandwidth;
-    }
+    const het_link_cost link = h->cluster != NULL ? heti_s_cluster_link(h->cluster, a, b)
+                                                  : heti_s_first_link(h->profile);
     heti_s_most(latency, link.latency);
     if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
 }
@@ -1918,43 +1918,40 @@ static void heti_s_all_stages(const heti_s_costing *c) {
 static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     het_costs *costs = &c->to.costs;
     const het_plan *plan = c->held.plan;
+    const het_profile *profile = c->held.profile;
+    const het_cluster *cluster = c->held.cluster;
     double slowness;
-    int64_t device;
     for (int64_t r = 0; r < plan->ranks; r++) {
-        device = heti_s_rank_device(c, r, &slowness);
+        const int64_t device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
             return HETI_S_BAD(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, "
-                              "none is it", r, c->held.cluster != NULL ? c->held.cluster->device[r].profile : "",
-                              c->held.profile->devices);
-        heti_s_rank_cost(c, r, &c->held.held[r], &c->held.profile->device[device], slowness);
-        if (c->held.cluster != NULL) c->rank_group[r] = c->held.cluster->device[r].group;
+                              "none is it", r, cluster != NULL ? cluster->device[r].profile : "", profile->devices);
+        heti_s_rank_cost(c, r, &c->held.held[r], &profile->device[device], slowness);
+        if (cluster != NULL) c->rank_group[r] = cluster->device[r].group;
     }
     heti_s_all_stages(c);
-    for (int64_t b = 0; b < c->held.profile->blocks; b++) {
-        const double elements = c->held.profile->block[b].frozen ? 0 : heti_s_real(c->held.profile->block[b].elements);
-        c->block[b].reduce_bytes = elements * c->held.profile->reduce_bytes;
-        c->block[b].gather_bytes = elements * c->held.profile->gather_bytes;
+    for (int64_t b = 0; b < profile->blocks; b++) {
+        const het_block_profile *block = &profile->block[b];
+        const double elements = block->frozen ? 0 : heti_s_real(block->elements);
+        c->block[b].reduce_bytes = elements * profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * profile->gather_bytes;
         c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
-        c->block[b].chain = heti_s_chain(c->held.profile, c->held.profile->use[c->held.profile->block[b].first_use]);
-        c->block[b].columns =
-            elements > 0 ? (c->held.profile->block[b].by_heads + c->held.profile->block[b].by_share) / elements : 0;
+        c->block[b].chain = heti_s_chain(profile, profile->use[block->first_use]);
+        c->block[b].columns = elements > 0 ? (block->by_heads + block->by_share) / elements : 0;
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to.stage;
     costs->member = c->to.curves > plan->stages ? c->to.stage + plan->stages : NULL;
     costs->rank = c->rank;
     costs->block = c->block;
-    costs->blocks = c->held.profile->blocks;
-    if (c->held.cluster != NULL) {
-        costs->group = c->held.cluster->group;
-        costs->groups = c->held.cluster->groups;
+    costs->blocks = profile->blocks;
+    if (cluster != NULL) {
+        costs->group = cluster->group;
+        costs->groups = cluster->groups;
         costs->rank_group = c->rank_group;
-        costs->link = c->held.cluster->link;
-    } else if (c->held.profile->links > 0) {
-        costs->every_link.latency = c->held.profile->link[0].latency;
-        costs->every_link.bandwidth = c->held.profile->link[0].bandwidth;
-    }
+        costs->link = cluster->link;
+    } else costs->every_link = heti_s_first_link(profile);
     return HET_OK;
 }
 
@@ -2374,17 +2371,12 @@ static het_result heti_s_read_integer(heti_s_reader *r, const heti_s_key *key, v
     return heti_s_read_range(r, key->name, 1, key->most, HETI_T_CAST(int64_t *, to));
 }
 
+#define HETI_S_BYTES(name) { #name, heti_s_read_real, offsetof(het_profile, name##_bytes), 0, NULL, 0 }
 static const heti_s_key heti_s_byte_keys[] = {
-    { "weight", heti_s_read_real, offsetof(het_profile, weight_bytes), 0, NULL, 0 },
-    { "gradient", heti_s_read_real, offsetof(het_profile, gradient_bytes), 0, NULL, 0 },
-    { "state", heti_s_read_real, offsetof(het_profile, state_bytes), 0, NULL, 0 },
-    { "reduce", heti_s_read_real, offsetof(het_profile, reduce_bytes), 0, NULL, 0 },
-    { "gather", heti_s_read_real, offsetof(het_profile, gather_bytes), 0, NULL, 0 },
+    HETI_S_BYTES(weight), HETI_S_BYTES(gradient), HETI_S_BYTES(state), HETI_S_BYTES(reduce), HETI_S_BYTES(gather),
     HETI_S_NUMBER(het_profile, rank_weights), HETI_S_NUMBER(het_profile, rank_gradients),
-    HETI_S_NUMBER(het_profile, rank_workspace),
-    { "token", heti_s_read_real, offsetof(het_profile, token_bytes), 0, NULL, 0 },
-    { "sequence", heti_s_read_real, offsetof(het_profile, sequence_bytes), 0, NULL, 0 },
-    { "rounded", heti_s_read_real, offsetof(het_profile, rounded_bytes), 0, NULL, 0 }, HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_profile, rank_workspace), HETI_S_BYTES(token), HETI_S_BYTES(sequence), HETI_S_BYTES(rounded),
+    HETI_S_LAST_KEY
 };
 
 #define HETI_S_OF_KIND(field) HETI_S_NUMBER(het_unit_kind, field)
@@ -2767,15 +2759,6 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
     return HET_OK;
 }
 
-static void heti_s_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from) {
-    het_unit_time *alone = device->alone, *together = device->together;
-    *device = *from;
-    device->alone = alone;
-    device->together = together;
-    HETI_T_COPY(alone, from->alone, to->kinds);
-    HETI_T_COPY(together, from->together, to->kinds);
-}
-
 HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second,
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
     const het_profile *const both[2] = { first, second };
@@ -2800,7 +2783,11 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     for (int k = 0; k < 2; k++) {
         for (const het_device_profile *d = both[k]->device; d < both[k]->device + both[k]->devices; d++) {
             const int64_t i = heti_s_named(to->device, sizeof *d, to->devices, d->name);
-            heti_s_copy_device(to, &to->device[i], d);
+            het_device_profile copy = *d;
+            copy.alone = to->device[i].alone, copy.together = to->device[i].together;
+            HETI_T_COPY(copy.alone, d->alone, to->kinds);
+            HETI_T_COPY(copy.together, d->together, to->kinds);
+            to->device[i] = copy;
             to->devices += i == to->devices;
         }
         for (const het_link_profile *l = both[k]->link; l < both[k]->link + both[k]->links; l++) {
@@ -2840,7 +2827,6 @@ typedef struct heti_s_cell_time { double sum; int64_t count; } heti_s_cell_time;
 /* What one rank's probes see. */
 typedef struct heti_s_watch {
     const het_device *device;
-    int backward;                     /* a forward from here on is a recomputation */
     double input;                     /* of the backward input whose backward weight is to come */
     het_event *event;
     heti_s_cell_time *now;            /* [kinds][HETI_S_CALLS][shapes] of the present step */
@@ -2932,13 +2918,12 @@ static het_result heti_s_probe_run(const het_unit_call *call, int which) {
     if (watch == NULL) return HET_OK;
     HETI_T_TRY(heti_s_settle(call, watch));
     seconds = heti_s_now(probe->measure) - start;
-    if (which == 0) heti_s_saw(probe, watch, call, watch->backward ? HETI_S_AGAIN : HETI_S_FORWARD, seconds);
+    if (which == 0) heti_s_saw(probe, watch, call, call->again ? HETI_S_AGAIN : HETI_S_FORWARD, seconds);
     else if (probe->measure->split) heti_s_saw(probe, watch, call, which == 1 ? HETI_S_INPUT : HETI_S_WEIGHT, seconds);
     /* its backward weight is never called */
     else if (which == 1 && call->info->is_loss) heti_s_saw(probe, watch, call, HETI_S_BACKWARD, seconds);
     else if (which == 1) watch->input = seconds;
     else heti_s_saw(probe, watch, call, HETI_S_BACKWARD, watch->input + seconds);
-    if (which == 1) watch->backward = call->index > 0;
     return HET_OK;
 }
 
@@ -3057,30 +3042,23 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
 
 /* Bounds of sequences and granules of shape s; granules are pieces of long sequences, or whole
    short ones. */
-static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
+static het_result heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     const heti_s_sample *sample = &m->sample[s];
-    const int64_t room = m->context.limits.max_tokens + 1;
-    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, at = 0, count = 0;
-    for (int64_t i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
-    if (sample->length > sample->granule) /* cut anew in every sequence */
-        while (at < sample->tokens) {
-            const int64_t left = sample->length - at % sample->length;
-            granule[count++] = at;
-            at += left < sample->granule ? left : sample->granule;
-        }
-    else
-        for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
-    granule[count] = sample->tokens;
-    for (int64_t r = 0; r < m->desc->desc->layout.device_count || r == 0; r++) {
+    const int64_t room = m->context.limits.max_tokens + 1, sequences = sample->tokens / sample->length;
+    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, count;
+    for (int64_t i = 0; i <= sequences; i++) sequence[i] = i * sample->length;
+    HETI_T_TRY(het_granules(sequence, sequences, sample->granule / sample->length, granule, room, &count));
+    for (int64_t r = 0; r < m->context.layout.device_count; r++) {
         het_batch *batch = &m->batch[r * m->shapes + s];
         batch->tokens = sample->tokens;
-        batch->sequences = sample->tokens / sample->length;
+        batch->sequences = sequences;
         batch->token = m->token;
         batch->target = m->token + 1;
         batch->sequence_start = sequence;
         batch->granules = count;
         batch->granule_start = granule;
     }
+    return HET_OK;
 }
 
 /* ---- reading a step ---- */
@@ -3127,7 +3105,8 @@ static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
     return least < 1e300 ? least : 0;
 }
 
-/* What the timelines of a step say about updates and overheads. */
+/* What a step says: of calls the means, one value a round; of updates and overheads what the
+   timelines do. */
 static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t round) {
     const double verdict = heti_s_verdict_time(ctx, m->ranks);
     for (int64_t r = 0; r < m->ranks; r++) {
@@ -3139,7 +3118,12 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         het_get_memory(ctx, r, &memory);
         held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
         owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
-        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) calls += watch->now[i].sum;
+        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
+            const heti_s_cell_time *cell = &watch->now[i];
+            if (cell->count > 0) watch->round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
+            calls += cell->sum;
+        }
+        watch->all[round] = calls;
         for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
             if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
@@ -3151,18 +3135,6 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         watch->rest[HETI_S_BEGIN][round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
         watch->rest[HETI_S_STEP][round] = owned > 0 ? step / owned : 0;
         watch->rest[HETI_S_VERDICT][round] = owned > 0 ? verdict / owned : 0;
-    }
-}
-
-/* Means over a step's calls become one value a round. */
-static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
-    for (int64_t r = 0; r < m->ranks; r++) {
-        m->watch[r].all[round] = 0;
-        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
-            heti_s_cell_time *cell = &m->watch[r].now[i];
-            if (cell->count > 0) m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
-            m->watch[r].all[round] += cell->sum;
-        }
     }
 }
 
@@ -3201,15 +3173,11 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     double start = heti_s_now(m), now;
     for (round = -1; round < HETI_S_ROUNDS; round++) {
         m->learning = round < 0;
-        for (int64_t r = 0; r < m->ranks; r++) {
-            HETI_T_CLEAR(m->watch[r].now, cells);
-            m->watch[r].backward = 0;
-        }
+        for (int64_t r = 0; r < m->ranks; r++) HETI_T_CLEAR(m->watch[r].now, cells);
         if (het_step(ctx, m->batch, batches, &info) != HET_OK)
             return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
         if (m->learning) continue;
         if (info.repeated) { round--; continue; }
-        heti_s_read_cells(m, round);
         heti_s_read_step(m, ctx, round);
         now = heti_s_now(m);
         if (now > until + 2 * (until - start) || (round + 1 >= HETI_S_LEAST_ROUNDS && now > until)) break;
@@ -3294,66 +3262,65 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
 
 /* ---- from samples to curves ---- */
 
+/* What a call of sample s takes. */
+static double heti_s_sampled(const heti_s_measure *m, const het_cost *c, int64_t s) {
+    return c->base + c->token * heti_s_real(m->sample[s].tokens) + c->pair * m->sample[s].pairs;
+}
+
 /* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token,
-   pair); 0: not solvable or a term is negative. */
-static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int terms, double *coefficient,
+   pair), the others stay 0; 0: not solvable or a term is negative. */
+static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int terms, het_cost *curve,
                             double *residual) {
-    double a[3][4], x[3];
-    int64_t n = 0;
-    int i, j, k, used[3], count = 0;
+    double a[3][4];
+    int64_t n = 0, count = 0;
     memset(a, 0, sizeof a);
-    for (i = 0; i < 3; i++) {
-        coefficient[i] = 0;
-        if ((terms >> i & 1) != 0) used[count++] = i;
-    }
+    for (int i = 0; i < 3; i++)
+        if (terms >> i & 1) count++;
+        else a[i][i] = 1;
     for (int64_t s = 0; s < m->shapes; s++) {
         if (!(seconds[s] > 0)) continue;
-        x[0] = 1 / seconds[s];
-        x[1] = heti_s_real(m->sample[s].tokens) / seconds[s];
-        x[2] = m->sample[s].pairs / seconds[s];
+        const double x[4] = { 1 / seconds[s], heti_s_real(m->sample[s].tokens) / seconds[s],
+                              m->sample[s].pairs / seconds[s], 1 };
         n++;
-        for (i = 0; i < count; i++) {
-            for (j = 0; j < count; j++) a[i][j] += x[used[i]] * x[used[j]];
-            a[i][3] += x[used[i]];
-        }
+        for (int i = 0; i < 3; i++)
+            for (int j = 0; j < 4; j++)
+                if ((terms >> i & 1) && (j == 3 || (terms >> j & 1))) a[i][j] += x[i] * x[j];
     }
     if (n < count) return 0;
-    for (i = 0; i < count; i++) { /* Gauss and Jordan; the matrix is positive definite where it can be solved at all */
+    for (int i = 0; i < 3; i++) { /* Gauss and Jordan; the matrix is positive definite where it can be solved at all */
         const double pivot = a[i][i];
         if (!(pivot > 1e-300)) return 0;
-        for (j = 0; j < 4; j++) a[i][j] /= pivot;
-        for (k = 0; k < count; k++) {
+        for (int j = 0; j < 4; j++) a[i][j] /= pivot;
+        for (int k = 0; k < 3; k++) {
             const double factor = a[k][i];
-            for (j = 0; j < 4 && k != i; j++) a[k][j] -= factor * a[i][j];
+            for (int j = 0; j < 4 && k != i; j++) a[k][j] -= factor * a[i][j];
         }
     }
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < 3; i++)
         if (!(a[i][3] >= 0)) return 0;
-        coefficient[used[i]] = a[i][3];
-    }
+    curve->base = a[0][3], curve->token = a[1][3], curve->pair = a[2][3];
     *residual = 0;
     for (int64_t s = 0; s < m->shapes; s++)
         if (seconds[s] > 0) {
-            const double error = (coefficient[0] + coefficient[1] * heti_s_real(m->sample[s].tokens) +
-                                  coefficient[2] * m->sample[s].pairs)
-                / seconds[s] - 1;
+            const double error = heti_s_sampled(m, curve, s) / seconds[s] - 1;
             *residual += error * error;
         }
     *residual = (*residual + 1e-14) / heti_s_real(n > count ? n - count : 1);
-    for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
+    for (int64_t i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
     return 1;
 }
 
 static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
-    double best = 1e300, coefficient[3], residual;
-    het_cost curve = { 0, 0, 0 };
+    double best = 1e300, residual;
+    het_cost curve = { 0, 0, 0 }, tried;
     for (int terms = 1; terms < 8; terms++) {
-        if (!heti_s_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
+        if (!heti_s_fit_terms(m, seconds, terms, &tried, &residual) || residual >= best) continue;
         best = residual;
-        curve.base = heti_t_short(coefficient[0]);
-        curve.token = heti_t_short(coefficient[1]);
-        curve.pair = heti_t_short(coefficient[2]);
+        curve = tried;
     }
+    curve.base = heti_t_short(curve.base);
+    curve.token = heti_t_short(curve.token);
+    curve.pair = heti_t_short(curve.pair);
     return curve;
 }
 
@@ -3365,8 +3332,7 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
     double seconds[HETI_S_SHAPES];
     for (int64_t s = 0; s < m->shapes; s++) {
         const het_cost own = heti_s_curve(&alone[kind], what);
-        const double by_itself = own.base + own.token * heti_s_real(m->sample[s].tokens) +
-                                 own.pair * m->sample[s].pairs;
+        const double by_itself = heti_s_sampled(m, &own, s);
         double sum = 0, ranks = 0;
         for (int64_t r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
@@ -3719,7 +3685,7 @@ static het_result heti_s_measure_all(heti_s_measure *m) {
         m->token[i] =
         HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
             uint64_t, m->context.model.vocab));
-    for (int64_t s = 0; s < m->shapes; s++) heti_s_fill_batch(m, s);
+    for (int64_t s = 0; s < m->shapes; s++) HETI_T_TRY(heti_s_fill_batch(m, s));
     HETI_T_TRY(heti_s_measure_devices(m));
     return m->profile->links > 0 ? heti_s_measure_links(m) : HET_OK;
 }
@@ -9439,26 +9405,26 @@ static het_result heti_s_teams_alone(heti_s_teams *t) {
     return HET_OK;
 }
 
-/* A team's time as guessed, with granule `in`, without `out`; -1: none. */
+/* Team p, as it is or would be, gets a granule, or loses it: sign -1. Granule -1: none. */
+static void heti_s_teams_add(const heti_s_teams *t, heti_s_team *of, int64_t p, int64_t granule, double sign) {
+    if (granule < 0) return;
+    of->tokens += sign * t->amount[granule].tokens;
+    of->seconds += sign * t->alone[granule * t->s.ranks + p];
+}
+
+/* A team's time as guessed, with granule `in`, without `out`. */
 static double heti_s_teams_guess(const heti_s_teams *t, int64_t p, int64_t in, int64_t out) {
-    double tokens = t->of[p].tokens, seconds = t->of[p].seconds, calls;
-    for (int way = 0; way < 2; way++) {
-        const int64_t i = way == 0 ? in : out;
-        if (i < 0) continue;
-        tokens += (way == 0 ? 1 : -1) * t->amount[i].tokens;
-        seconds += (way == 0 ? 1 : -1) * t->alone[i * t->s.ranks + p];
-    }
-    calls = tokens > 0 ? heti_s_real(HETI_T_CAST(int64_t, tokens / t->of[p].cap)) + 1 : 0;
-    return t->of[p].factor * (seconds + calls * t->of[p].base);
+    heti_s_team of = t->of[p];
+    heti_s_teams_add(t, &of, p, in, 1);
+    heti_s_teams_add(t, &of, p, out, -1);
+    const double calls = of.tokens > 0 ? heti_s_real(HETI_T_CAST(int64_t, of.tokens / of.cap)) + 1 : 0;
+    return of.factor * (of.seconds + calls * of.base);
 }
 
 static void heti_s_teams_put(heti_s_teams *t, int64_t granule, int64_t team) {
-    for (int way = 0; way < 2; way++) {
-        const int64_t p = way == 0 ? t->team[granule] : team;
-        if (p < 0) continue;
-        t->of[p].tokens += (way == 0 ? -1 : 1) * t->amount[granule].tokens;
-        t->of[p].seconds += (way == 0 ? -1 : 1) * t->alone[granule * t->s.ranks + p];
-    }
+    const int64_t from = t->team[granule];
+    if (from >= 0) heti_s_teams_add(t, &t->of[from], from, granule, -1);
+    heti_s_teams_add(t, &t->of[team], team, granule, 1);
     t->team[granule] = team;
 }
 
