@@ -2859,6 +2859,11 @@ typedef struct heti_s_measure {
 typedef struct heti_s_probe { het_unit unit; heti_s_measure *measure; int64_t kind; } heti_s_probe;
 
 static double heti_s_now(const heti_s_measure *m) { return m->desc->now(m->desc->user); }
+/* Where a kind's call of a sample is in [kinds][HETI_S_CALLS][shapes], and how many there are. */
+static int64_t heti_s_cell(int64_t kind, int what, int64_t s) {
+    return (kind * HETI_S_CALLS + what) * HETI_S_SHAPES + s;
+}
+static int64_t heti_s_cells(const heti_s_measure *m) { return heti_s_cell(m->profile->kinds, 0, 0); }
 
 /* ---- probes ---- */
 
@@ -2885,16 +2890,14 @@ static het_result heti_s_settle(const het_unit_call *call, heti_s_watch *watch) 
 
 static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, int what,
                        double seconds) {
-    const heti_s_measure *m = probe->measure;
-    for (int64_t s = 0; s < m->shapes; s++)
-        if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences *
-            m->sample[s].length) {
-            heti_s_cell_time *cell = &watch->now[(probe->kind * HETI_S_CALLS + what) *
-                                                 HETI_S_SHAPES + s];
-            cell->sum += seconds;
-            cell->count++;
-            return;
-        }
+    const het_view *view = call->view;
+    for (int64_t s = 0; s < probe->measure->shapes; s++) {
+        const heti_s_sample *sample = &probe->measure->sample[s];
+        if (sample->tokens != view->tokens || sample->tokens != view->sequences * sample->length) continue;
+        watch->now[heti_s_cell(probe->kind, what, s)].sum += seconds;
+        watch->now[heti_s_cell(probe->kind, what, s)].count++;
+        return;
+    }
 }
 
 static het_result heti_s_probe_describe(const het_unit *unit, het_unit_info *info) {
@@ -3118,7 +3121,7 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         het_get_memory(ctx, r, &memory);
         held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
         owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
-        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
+        for (int64_t i = 0; i < heti_s_cells(m); i++) {
             const heti_s_cell_time *cell = &watch->now[i];
             if (cell->count > 0) watch->round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
             calls += cell->sum;
@@ -3167,14 +3170,13 @@ static int heti_s_settled(const heti_s_measure *m, int64_t rounds) {
 /* Rounds of one context: ranks first .. first + count of the description's devices, or one of them
    at its full speed. */
 static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double until) {
-    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES, batches = m->ranks * m->shapes;
     het_step_info info;
     int64_t round;
     double start = heti_s_now(m), now;
     for (round = -1; round < HETI_S_ROUNDS; round++) {
         m->learning = round < 0;
-        for (int64_t r = 0; r < m->ranks; r++) HETI_T_CLEAR(m->watch[r].now, cells);
-        if (het_step(ctx, m->batch, batches, &info) != HET_OK)
+        for (int64_t r = 0; r < m->ranks; r++) HETI_T_CLEAR(m->watch[r].now, heti_s_cells(m));
+        if (het_step(ctx, m->batch, m->ranks * m->shapes, &info) != HET_OK)
             return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
         if (m->learning) continue;
         if (info.repeated) { round--; continue; }
@@ -3230,13 +3232,12 @@ static het_result heti_s_measure_product(const heti_s_measure *m, const het_devi
 
 /* A context over the short chain: m->ranks devices from number `first` on. */
 static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int split, double until) {
-    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
     het_desc desc = m->context;
     het_ctx *ctx = NULL;
     for (int64_t r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
-        HETI_T_CLEAR(m->watch[r].round, cells * HETI_S_ROUNDS);
+        HETI_T_CLEAR(m->watch[r].round, heti_s_cells(m) * HETI_S_ROUNDS);
         if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[first + r];
         else memset(&m->device[r], 0, sizeof m->device[r]);
         m->device[r].memory_limit = 0;
@@ -3336,8 +3337,7 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
         double sum = 0, ranks = 0;
         for (int64_t r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + what) *
-                                                       HETI_S_SHAPES + s) * HETI_S_ROUNDS;
+            const double *round = m->watch[r].round + heti_s_cell(kind, what, s) * HETI_S_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
             sum += v * heti_s_typical(round, m->watch[r].all, m->rounds) + (1 - v) * by_itself;
             ranks++;
@@ -3570,7 +3570,7 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
 
 static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
-    const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
+    const int64_t devices = m->context.layout.device_count, cells = heti_s_cells(m),
                   room = m->context.limits.max_tokens + 1;
     HETI_S_ROOMS(het_unit, m->profile->units, &m->original, &m->probe);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
@@ -3681,10 +3681,9 @@ static het_result heti_s_measure_all(heti_s_measure *m) {
     heti_s_measure_desc(m);
     HETI_T_TRY(heti_s_choose_shapes(m));
     m->profile->granule = m->sample[0].granule;
+    const uint64_t vocab = HETI_T_CAST(uint64_t, m->context.model.vocab);
     for (i = 0; i <= m->context.limits.max_tokens; i++)
-        m->token[i] =
-        HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
-            uint64_t, m->context.model.vocab));
+        m->token[i] = HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % vocab);
     for (int64_t s = 0; s < m->shapes; s++) HETI_T_TRY(heti_s_fill_batch(m, s));
     HETI_T_TRY(heti_s_measure_devices(m));
     return m->profile->links > 0 ? heti_s_measure_links(m) : HET_OK;
@@ -5322,10 +5321,9 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
     for (int64_t i = 0; i < stages; i++) {
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
         const double in_flight = heti_s_in_flight(s, c, p, i, stages);
-        int64_t most = s->units - (stages - 1 - i), next;
+        int64_t most = s->units - (stages - 1 - i), next = at;
         if (most <= at) most = heti_s_min(at + 1, s->units);
-        next = i >= places && recompute[place] ? at : heti_s_take_units(s, c, device, at, most, 0, in_flight, seconds);
-        for (int32_t way = 1; way < 7; way++) { /* recomputation, one micro-batch on the device, both */
+        for (int32_t way = 0; way < 7; way++) { /* plain, recomputation, one micro-batch on the device, both */
             const int may = way != 3 && ((way & 3) == 0 || s->d.recompute == HET_YES) &&
                             (way < 4 || s->d.store == HET_YES) && ((way & 2) == 0 || !order->split);
             if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
@@ -7735,8 +7733,8 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
-        result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s,
-            search);
+        result = s.result;
+        if (result == HET_OK) result = s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s, search);
     }
     while (s.fused_count > 0) het_plan_free(s.fused[--s.fused_count]);
     heti_s_arrays_free(&s.curves, &s.allocator);
@@ -8558,9 +8556,8 @@ static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts)
     int64_t left = 0;
     het_plan_micro_batches(s->d.plan, m, counts);
     for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
-        const int64_t room = s->schedule->micro_batches[p];
-        if (counts[p] > room) left += counts[p] - room;
-        if (counts[p] > room) counts[p] = room;
+        left += heti_s_max(0, counts[p] - s->schedule->micro_batches[p]);
+        counts[p] = heti_s_min(counts[p], s->schedule->micro_batches[p]);
     }
     for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         const int64_t more = heti_s_min(left, s->schedule->micro_batches[p] - counts[p]);
