@@ -3400,8 +3400,7 @@ static const het_unit_iface heti_s_idle_table = { HETRAIN_UNIT_VERSION, "idle", 
 
 enum { HETI_S_IDLE_ROWS = 1024, HETI_S_IDLE_WIDTH = 256, HETI_S_IDLE_SIZES = 4, HETI_S_IDLE_STEPS = 15 };
 
-/* What two ranks do: `plan` of two units, `elements` of the first. Of every step one row of numbers
-   goes to `read`. */
+/* What two ranks do: `plan` of two units. */
 typedef struct heti_s_idlers {
     heti_s_measure *m;
     het_ctx *ctx;
