@@ -1183,7 +1183,8 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
     return HET_OK;
 }
 
-/* A profile with room for so many devices and links, and what it was made from, NULL or not. */
+/* A profile with room for so many devices and links, and the description that it was made from,
+   which is the caller's to free, whatever is returned. */
 static het_result heti_s_describe(const het_desc *desc, const char *model, int64_t devices, int64_t links,
                                   const het_allocator *allocator, het_description **whole, het_profile **profile,
                                   het_error *error) {
