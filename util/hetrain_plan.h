@@ -2431,7 +2431,7 @@ typedef struct heti_p_stage {
 /* One (stage, micro-batch, slice): when its input and the gradient of its output are there
    (negative: not yet), and what has been done. */
 typedef struct heti_p_cell {
-    double input, gradient;
+    double there[2];                  /* input, gradient */
     double taken;                     /* when its TAKE is over */
     int32_t done;                     /* bits: F, I, W; on the host; SEND and RECV of its input and of its
                                          gradient, where they wait for each other */
@@ -3267,7 +3267,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
     s->links = 0;
-    for (int64_t c = 0; c < s->cells; c++) s->cell[c].input = s->cell[c].gradient = -1;
+    for (int64_t c = 0; c < s->cells; c++) s->cell[c].there[0] = s->cell[c].there[1] = -1;
     for (int64_t c = 0; c < 3 * s->groups; c++)
         s->wire[c].bandwidth = c % 3 == 2 ? s->costs->group[c / 3].bus : s->costs->group[c / 3].uplink;
     for (int64_t c = s->slices - 1; c >= 0; c--) /* from the end: what a small one adds must not be lost */
@@ -3606,8 +3606,7 @@ static void heti_p_sim_wake(heti_p_sim *s, int64_t r, const heti_p_cell *cell) {
 /* The message is there at `time`: wakes the ranks that wait for it. */
 static void heti_p_sim_arrive(heti_p_sim *s, const heti_p_way *way, double time) {
     heti_p_cell *cell = &s->cell[way->cell];
-    if (way->forward) cell->input = time;
-    else cell->gradient = time;
+    cell->there[!way->forward] = time;
     heti_p_sim_wake(s, s->stage[way->to].rank, cell);
     if (s->transfer != HET_TRANSFER_FREE) heti_p_sim_wake(s, s->stage[way->from].rank, cell);
 }
@@ -3658,7 +3657,7 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
     heti_p_cell *cell = &s->cell[way->cell];
     heti_p_half *half = &s->half[2 * way->cell + !way->forward];
     heti_p_rank *rank = &s->rank[r];
-    const double *arrives = way->forward ? &cell->input : &cell->gradient;
+    const double *arrives = &cell->there[!way->forward];
     if ((cell->done & own) == 0) {
         double start = rank->clock;
         cell->done |= own;
@@ -3704,7 +3703,7 @@ static void heti_p_sim_buffer(heti_p_sim *s, int64_t r, int64_t index, double *u
     const int64_t held = rank->out[rank->next_out];
     if (held >= 0) {
         const heti_p_cell *cell = &s->cell[held / 2];
-        *until = held % 2 == 0 ? cell->input : cell->gradient;
+        *until = cell->there[held % 2];
         if (*until < 0) { rank->waits = cell; *waits = 1; return; }
     }
     rank->out[rank->next_out] = index;
@@ -3773,7 +3772,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_cell *cell = &s->cell[heti_p_cell_of(s, g, a)];
     const int forward = a->kind == HET_ACTION_F, moves = a->kind != HET_ACTION_W;
     const int64_t from = !moves ? -1 : forward ? stage->before : stage->gradient;
-    const double there = forward ? cell->input : cell->gradient;
+    const double there = cell->there[!forward];
     const char *fault = heti_p_compute_fault(a->kind, cell->done);
     double start = rank->clock, buffer = 0, seconds;
     int alone; /* no pair of an F and a B is begun */
@@ -3799,8 +3798,8 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_sim_keep(s, r, stage, a, forward ? stage->weight : a->kind == HET_ACTION_I ? 0 : -stage->weight,
                     bytes[a->kind]);
     if (!stage->backward) heti_p_sim_keep(s, r, stage, a, -stage->weight, -bytes[a->kind]); /* nothing stays */
-    if (forward && stage->after == r) s->cell[heti_p_cell_of(s, g + 1, a)].input = rank->clock;
-    if (!forward && moves && stage->before == r) s->cell[heti_p_cell_of(s, g - 1, a)].gradient = rank->clock;
+    if (moves && (forward ? stage->after : stage->before) == r)
+        s->cell[heti_p_cell_of(s, forward ? g + 1 : g - 1, a)].there[!forward] = rank->clock;
     if (s->schedule->complete) return HET_OK;
     if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I &&
         !heti_p_sim_lacks(s, a - 1))
@@ -4585,8 +4584,8 @@ static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
     if (n == stage->micro_batches * t->sim.slices || (k > 0 && !stage->backward) || (k == 2 && n == s->begun[1]) ||
         (k == 1 && s->begun[0] < whole) || (k == 0 && s->begun[0] - s->begun[1] >= s->open))
         return HETI_P_NEVER; /* of a micro-batch all forwards come before the first I */
-    if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
-    if (k == 1 && stage->gradient >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
+    if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].there[0];
+    if (k == 1 && stage->gradient >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].there[1];
     return there < 0 ? HETI_P_NEVER : there;
 }
 
