@@ -770,7 +770,7 @@ static int64_t heti_s_named(const void *list, size_t size, int64_t count, const 
     return i;
 }
 
-/* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
+/* Curves of units and stages. The planner also has sums of them. */
 enum {
     HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN, HETI_S_CALLS,
     HETI_S_LEAST = HETI_S_CALLS,      /* added to a call: what it takes at least, whoever works beside */
@@ -778,8 +778,8 @@ enum {
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
 };
 
-/* A unit's times and a stage's costs begin with these curves, in this order, which is that of F, B,
-   I and W among actions. */
+/* het_unit_time and het_stage_cost begin with them in this order, which is that of F, B, I and W
+   among actions. */
 static het_cost *heti_s_curve_of(void *of, int what) { return HETI_T_CAST(het_cost *, of) + what; }
 static het_cost heti_s_curve(const void *of, int what) { return HETI_T_CAST(const het_cost *, of)[what]; }
 
@@ -3707,7 +3707,8 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     m.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
     m.context = *desc->desc;
-    for (int64_t i = 1; i < m.context.layout.device_count; i++) kinds += heti_s_first_alike(&m.context, i) == i;
+    for (int64_t i = 1; m.context.start_canary == 0 && i < m.context.layout.device_count; i++) /* else refused below */
+        kinds += heti_s_first_alike(&m.context, i) == i;
     het_result result = heti_s_describe(desc->desc, desc->model, kinds, m.context.layout.device_count > 1,
                                         &m.allocator, &whole, &m.profile, error);
     het_description_free(whole);
