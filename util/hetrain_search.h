@@ -1148,7 +1148,6 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
                                       het_profile count, const het_allocator *allocator, het_profile **profile,
                                       het_error *error) {
     int64_t first[HETI_S_MOST_KINDS], u, k, b;
-    het_profile *to;
     for (u = 0; u < d->units; u++) {
         if (heti_s_kind_of(d, u, first, count.kinds) < count.kinds) continue;
         if (count.kinds == HETI_S_MOST_KINDS)
@@ -1162,7 +1161,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
     count.uses = d->uses;
     heti_s_fill_totals(&count, d, model);
     HETI_T_TRY(heti_s_profile_new(&count, allocator, "het_profile_describe", profile, error));
-    to = *profile;
+    het_profile *to = *profile;
     for (k = 0; k < to->kinds; k++) {
         heti_s_fill_kind(&to->kind[k], &d->unit[first[k]].info, &half->unit[first[k]].info);
         HETI_T_TRY(heti_s_fill_divided(&to->kind[k], &d->unit[first[k]]));
@@ -1970,7 +1969,6 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     heti_s_costing c;
     heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
-    het_result result;
     if (costs == NULL) return HETI_S_BAD(error, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
@@ -1989,7 +1987,8 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.beside = together != HET_NO;
     c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
-    result = heti_s_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs", error);
+    het_result result = heti_s_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs",
+                                      error);
     if (result == HET_OK) result = heti_s_fill_costs(&c, error);
     c.to.size = arena.size;
     if (result == HET_OK) *costs = HETI_T_CAST(het_plan_costs *, memcpy(arena.base, &c.to, sizeof c.to));
@@ -2064,47 +2063,40 @@ static double heti_s_member_seconds(const heti_s_divide *s, int64_t m, int64_t b
 }
 
 /* Every member takes the longest run that keeps the bound: what it leaves is a part of what another
-   choice would leave, and costs no more. 0: the last granules are left over. */
-static int heti_s_divide_within(heti_s_divide *s, double bound) {
+   choice would leave, and costs no more. Returns what the slowest takes; -1: the last granules are
+   left over. */
+static double heti_s_divide_within(heti_s_divide *s, double bound) {
+    double slowest = 0;
     int64_t m, low, high;
     for (s->cut[0] = m = 0; m < s->d->members; m++) {
         low = s->cut[m];
         high = s->d->granules;
-        if (heti_s_member_seconds(s, m, low, low) > bound) return 0;
+        if (heti_s_member_seconds(s, m, low, low) > bound) return -1;
         while (low < high) {
             const int64_t middle = low + (high - low + 1) / 2;
             if (heti_s_member_seconds(s, m, s->cut[m], middle) <= bound) low = middle;
             else high = middle - 1;
         }
         s->cut[m + 1] = low;
+        heti_s_most(&slowest, heti_s_member_seconds(s, m, s->cut[m], low));
     }
-    return s->cut[m] == s->d->granules;
-}
-
-static double heti_s_divide_slowest(const heti_s_divide *s, int64_t *which) {
-    double most = -1;
-    for (int64_t m = 0; m < s->d->members; m++) {
-        const double seconds = heti_s_member_seconds(s, m, s->cut[m], s->cut[m + 1]);
-        if (seconds > most) *which = m;
-        heti_s_most(&most, seconds);
-    }
-    return most;
+    return s->cut[m] == s->d->granules ? slowest : -1;
 }
 
 /* The best cut for s->heads, by bisection of the bound, where it is better than the best so far.
    Returns whether it is. */
 static int heti_s_divide_rows(heti_s_divide *s) {
     double low = 0, high = s->best;
-    int64_t which;
     int better = 0;
     for (int turn = 0; turn < 200 && high - low > 1e-13 * high; turn++) {
         const double middle = turn == 0 ? high * (1 - 1e-12) : low + (high - low) / 2;
-        if (!heti_s_divide_within(s, middle)) {
+        const double slowest = heti_s_divide_within(s, middle);
+        if (slowest < 0) {
             if (turn == 0) break;
             low = middle;
             continue;
         }
-        high = heti_s_divide_slowest(s, &which);
+        high = slowest;
         HETI_T_COPY(s->best_heads, s->heads, s->d->members);
         HETI_T_COPY(s->best_cut, s->cut, s->d->members + 1);
         better = 1;
@@ -4411,11 +4403,10 @@ static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
     w->group = g + n * size;
 }
 
-/* A group of any order: its devices, then its groups; or only their ranks. Returns how many devices
-   there were. */
-static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int ranks) {
+/* A group of any order: its devices, then its groups; or only their ranks. */
+static void heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int ranks) {
     const het_cluster *c = w->cluster;
-    int64_t devices = 0;
+    const int64_t before = w->rank;
     int more = 0;
     if (!ranks) heti_s_write_link(&w->out, &c->group[g], 1);
     for (int64_t i = 0; i < c->ranks; i++) {
@@ -4425,18 +4416,16 @@ static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, 
             heti_s_write_next(&w->out, more++, depth);
             heti_s_write_device(&w->out, &c->device[i], 1);
         }
-        devices++;
         w->rank++;
     }
     for (int64_t i = g + 1; i < c->groups && depth < HETRAIN_COMMUNICATOR_DEPTH; i++) {
         if (c->group[i].parent != g) continue;
         if (!ranks) heti_s_write_next(&w->out, more++, depth);
-        devices += heti_s_write_any(w, i, depth + 1, ranks);
+        heti_s_write_any(w, i, depth + 1, ranks);
     }
-    if (devices == 0) w->bad = 1;
+    if (w->rank == before) w->bad = 1;
     if (!ranks) heti_t_char(&w->out, ']');
     if (!ranks && depth > 0) heti_t_char(&w->out, '}');
-    return devices;
 }
 
 /* Whether the devices and groups are in a file's order, or all of them somewhere. */
@@ -4445,7 +4434,7 @@ static int heti_s_cluster_is(const het_cluster *cluster, int any) {
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
     w.out = heti_t_text_in(w.room, sizeof w.room); /* what is behind its end is dropped */
-    if (any) (void)heti_s_write_any(&w, 0, 0, 1);
+    if (any) heti_s_write_any(&w, 0, 0, 1);
     else heti_s_write_group(&w, 0);
     return !w.bad && w.rank == cluster->ranks && (any || w.group == cluster->groups);
 }
@@ -4462,11 +4451,11 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
     if (heti_s_cluster_is(cluster, 0)) heti_s_write_group(&w, 0);
     else {
         if (!heti_s_cluster_is(cluster, 1)) return HET_ERR_INVALID;
-        (void)heti_s_write_any(&w, 0, 0, 0);
+        heti_s_write_any(&w, 0, 0, 0);
         w.rank = 0;
         heti_s_write_matrices(&w);
         heti_t_put(&w.out, ",\n  \"ranks\":[");
-        (void)heti_s_write_any(&w, 0, 0, 1);
+        heti_s_write_any(&w, 0, 0, 1);
         heti_t_put(&w.out, "]}");
     }
     heti_t_char(&w.out, '\n');
@@ -4872,10 +4861,9 @@ static double heti_s_stage_seconds(const heti_s_seek *s, int64_t kind, int what,
 static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end,
                           int64_t granules) {
     const heti_s_device_kind *k = &s->kind[kind];
-    double t;
     if (begin == end) return 0;
-    t = (split ? 3 : 2) * k->times->action + 2 * heti_s_messages(s->d.profile, begin, end) * k->times->message_byte *
-        heti_s_tokens(s, granules);
+    double t = (split ? 3 : 2) * k->times->action +
+               2 * heti_s_messages(s->d.profile, begin, end) * k->times->message_byte * heti_s_tokens(s, granules);
     t = t / k->speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0), begin, end, granules);
     return (recompute & 3) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
@@ -7830,11 +7818,10 @@ static het_result heti_s_predict_run(heti_s_predict *p, het_choice timeline, het
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
                                         het_choice timeline, het_simulation **simulation, het_error *error) {
     heti_s_predict p;
-    het_result result;
     if (simulation == NULL) return HETI_S_BAD(error, "het_plan_predict: simulation is NULL");
     *simulation = NULL;
-    result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
-                                  error);
+    het_result result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules,
+                                             "het_plan_predict", error);
     if (result == HET_OK) result = heti_s_predict_run(&p, timeline, simulation);
     heti_s_predict_end(&p);
     return result;
@@ -8003,9 +7990,9 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     heti_s_predict predict;
     het_plan *copy = NULL;
     het_simulation *simulation = NULL;
-    het_result result;
     if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
-    result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
+    het_result result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules,
+                                             "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_run(&predict, HET_YES, &simulation);
     if (result == HET_OK) result = het_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
     if (result != HET_OK) {
@@ -8092,19 +8079,16 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
         const het_record *r = &t->record[i % t->records];
         const int receive = i < t->records, kind = r->action.kind,
                   backward = kind == HET_ACTION_RECV_B || kind == HET_ACTION_SEND_B;
-        double *arrival, delay;
-        int64_t s, group;
         if (receive ? !heti_t_is_receive(kind) || r->end - r->start < HETI_S_WAIT : !heti_t_is_send(kind)) continue;
-        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - (receive != backward);
-        arrival = heti_s_arrival_of(a, backward, s, &r->action);
+        const int64_t s = a->plan->first_stage[r->action.pipeline] + r->action.stage - (receive != backward);
+        double *arrival = heti_s_arrival_of(a, backward, s, &r->action);
         if (receive) *arrival = r->end;
-        group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
+        const int64_t group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
         if (receive || *arrival < 0 || group < 0) continue;
-        delay = *arrival - r->start - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
+        const double bytes = heti_s_real(r->bytes), link = heti_s_link_seconds(&a->nominal.group[group], bytes);
+        const heti_s_way seen = { *arrival - r->start - link, bytes, 1 };
         heti_s_way *way = &a->way[backward * stages + s];
-        if (way->seen && way->delay <= delay) continue;
-        const heti_s_way seen = { delay, heti_s_real(r->bytes), 1 };
-        *way = seen;
+        if (!way->seen || seen.delay < way->delay) *way = seen;
     }
 }
 
@@ -9579,7 +9563,6 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
 
 /* These teams, as chosen. */
 static het_result heti_s_teams_way(heti_s_teams *t) {
-    het_result result;
     int found = 0;
     t->seconds = HETI_S_NONE;
     for (int64_t p = 0; p < t->f.teams; p++) {
@@ -9587,7 +9570,7 @@ static het_result heti_s_teams_way(heti_s_teams *t) {
         if (way >= HETI_S_TEAM_WAYS) way = HETI_S_BY_CONTEXT;
         if (!heti_s_take_way(&t->s, &t->f, p, way)) return HET_OK;
     }
-    result = heti_s_teams_plan(t);
+    het_result result = heti_s_teams_plan(t);
     if (result == HET_OK) result = heti_s_teams_caps(t);
     if (result == HET_OK) result = heti_s_teams_alone(t);
     if (result == HET_OK) result = heti_s_teams_deals(t, &found);
