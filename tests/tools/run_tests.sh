@@ -60,10 +60,18 @@ catch_up() {
     done
 }
 
+# The longest start first, for at the end they would keep one processor busy alone; the others follow as they come.
+longest=' check_header test_mpi_train test_tcp_train golden test_search test_cuda_device test_survive test_cli test_ops test_mpi test_examples test_tcp test_nccl '
+in_order() {
+    local name suite
+    for name in $longest; do
+        for suite in "${suites[@]}"; do [ "$(basename "$suite" .sh)" != "$name" ] || echo "$suite"; done
+    done
+    for suite in "${suites[@]}"; do [[ $longest = *" $(basename "$suite" .sh) "* ]] || echo "$suite"; done
+}
+
 rm -f "$build"/output/*.ended
-# the last two are the longest: they start first, for at the end they would keep one processor busy alone
-longest=$((${#suites[@]} > 2 ? ${#suites[@]} - 2 : 0))
-for suite in "${suites[@]:longest}" "${suites[@]:0:longest}"; do
+for suite in $(in_order); do
     while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(($(nproc) + 1))}" ]; do wait -n; done
     catch_up
     run "$suite" &
