@@ -197,6 +197,7 @@ static void flat(void **state)
     EXPECT_ERROR(het_cluster_flat(2, device, 0, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "device 1|speed 0");
     EXPECT_ERROR(het_cluster_flat(0, NULL, 0, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "0 devices");
     EXPECT_ERROR(het_cluster_flat(2, NULL, -1, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "latency -1");
+    EXPECT_ERROR(het_cluster_flat(2, NULL, 1e301, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "latency 1e+301"); /* not cut */
 }
 
 /* Devices and groups in any order, as a program puts them together, are written with the ranks that they are. */

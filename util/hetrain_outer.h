@@ -386,7 +386,7 @@ static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
 
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     int64_t fragment = o->info.joins % o->d.fragments;
-    if (!(tokens >= 0)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %g", tokens);
+    if (!(tokens >= 0)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
     HETI_T_TRY(heti_o_fill(o, fragment, tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
     return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);
@@ -409,7 +409,7 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments, %d bits",
                            d->island, d->islands, d->fragments, d->bits);
     if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %g, momentum %g",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %e, momentum %e",
                            HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum));
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d islands and no transport", d->islands);

@@ -2654,7 +2654,7 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     if (plan->members > 0 || plan->cut != NULL) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
     for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++)
         if (!(plan->slice_share[p] >= 1e-30 && plan->slice_share[p] <= 1e30))
-            return HETI_P_BAD(s, "het_simulate: slice %d has share %g, not one from 1e-30 to 1e30", p,
+            return HETI_P_BAD(s, "het_simulate: slice %d has share %e, not one from 1e-30 to 1e30", p,
                               plan->slice_share[p]);
     return HET_OK;
 }
@@ -2690,7 +2690,7 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
     for (int k = 0; k < 3; k++)
         for (int64_t i = 0; i < n && sizes[k] != NULL; i++)
             if (!heti_t_is_time(sizes[k][i]) || (k == 2 && !(sizes[k][i] > 0 && sizes[k][i] <= 1e15)))
-                return HETI_P_BAD(s, "het_simulate: micro-batch %d has %g %s: negative, not finite or no size", i,
+                return HETI_P_BAD(s, "het_simulate: micro-batch %d has %e %s: negative, not finite or no size", i,
                                   sizes[k][i], heti_p_names[k]);
     return HET_OK;
 }
@@ -2735,7 +2735,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
     s->transfer = costs->transfer;
     if (s->transfer < HET_TRANSFER_FREE || s->transfer > HET_TRANSFER_BLOCKING || !heti_t_is_time(costs->eager))
-        return HETI_P_BAD(s, "het_simulate: no such transfer: %i, or eager is %g", s->transfer, costs->eager);
+        return HETI_P_BAD(s, "het_simulate: no such transfer: %i, or eager is %e", s->transfer, costs->eager);
     if (s->transfer != HET_TRANSFER_FREE && !s->schedule->complete)
         return HETI_P_BAD(s, "het_simulate: transfer %i needs lists with SEND and RECV", s->transfer);
     HETI_T_TRY(heti_p_sim_stage_costs(s));
@@ -4487,7 +4487,7 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
     if (granules < 1 || granules > 4096 || granule_tokens < 1 || granule_tokens > 1 << 20 || stages < 1 || most < 1 ||
         !heti_t_is_time(cost->base) || !heti_t_is_time(cost->token) || !heti_t_is_time(cost->pair))
         return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: %d granules (1 to 4096) of %d tokens, %d "
-                           "stages, %d slices, cost %g, %g, %g", granules, granule_tokens, stages, most, cost->base,
+                           "stages, %d slices, cost %e, %e, %e", granules, granule_tokens, stages, most, cost->base,
                            cost->token, cost->pair);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_slice_lengths", error));
     s.cost = *cost, s.granules = granules, s.granule_tokens = granule_tokens, s.most = heti_p_min(most, granules);

@@ -2162,7 +2162,7 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
         (desc->heads > 0 && desc->heads < desc->members) || !heti_t_is_time(desc->tokens) ||
         !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
-        return HETI_S_BAD(error, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, %g sequences, %d "
+        return HETI_S_BAD(error, "het_team_divide: %d members, %d granules of %e tokens, %e pairs, %e sequences, %d "
                           "heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
                           desc->heads);
     memset(&s, 0, sizeof s);
@@ -3693,7 +3693,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     if (desc->start_canary != 0 || desc->end_canary != 0)
         return HETI_S_BAD(error, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
-        return HETI_S_BAD(error, "het_profile_measure: %g seconds for a device", desc->seconds);
+        return HETI_S_BAD(error, "het_profile_measure: %e seconds for a device", desc->seconds);
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
@@ -4031,12 +4031,12 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
     if (cluster == NULL) return HETI_S_BAD(error, "het_cluster_flat: cluster is NULL");
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
-        return HETI_S_BAD(error, "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks,
+        return HETI_S_BAD(error, "het_cluster_flat: %d devices (1 to 1048576), latency %e, bandwidth %e", ranks,
                           latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
-            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %g (above 0, at most 1e6) and memory %g", i,
+            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %e (above 0, at most 1e6) and memory %e", i,
                               device[i].speed, device[i].memory);
     HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
@@ -4549,7 +4549,7 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
             return HETI_S_BAD(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
     for (int64_t i = 0; i < talk->count; i++)
-        if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %g", i, weight[i]);
+        if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %e", i, weight[i]);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
     const size_t size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
@@ -6697,7 +6697,7 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): the profile has no device '%s'", r, device->name,
                           device->profile);
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
-        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %g, its memory %g", r, device->name,
+        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %e, its memory %e", r, device->name,
                           device->speed, device->memory);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
@@ -7913,7 +7913,7 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_adapt_create: the cluster has a matrix of links; what is "
                            "believed of links is believed of groups");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
-        return HETI_S_BAD(error, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to "
+        return HETI_S_BAD(error, "het_adapt_create: change %e, gain %e; they must be from 0 to 100, and from 0 to "
                           "below 1", d->change, d->gain);
     if (d->window < 0 || d->window > HETI_S_WINDOW || d->steps < 0)
         return HETI_S_BAD(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
@@ -8123,7 +8123,7 @@ static het_result heti_s_observe_clocks(het_adapt *a, het_error *error) {
         const double now = a->d.frequency[r];
         heti_s_watched *w = &a->rank[r];
         if (now > 0 ? !(now >= 1e-9 && now <= 1e18) : !(now >= 0))
-            return HETI_S_BAD(error, "het_adapt_observe: rank %d reports a clock of %g; 0, or from 1e-9 to 1e18", r,
+            return HETI_S_BAD(error, "het_adapt_observe: rank %d reports a clock of %e; 0, or from 1e-9 to 1e18", r,
                               now);
         if (!(now > 0)) continue;
         if (!(w->first > 0)) w->first = now;
