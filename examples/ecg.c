@@ -102,6 +102,7 @@ int main(int argc, char **argv) {
     het_result result = HET_OK;
     int ranks, good = 1;
     memset(&one, 0, sizeof one);
+    if (steps < 2) return fprintf(stderr, "ecg [STEPS [SPEED]]: at least 2 steps, the first of which is not timed\n"), 2;
     printf("ranks  s a step  speed-up  efficiency  overhead s  after backward s  loss            weights\n");
     for (ranks = 1; ranks <= MOST && result == HET_OK; ranks *= 2) {
         result = train(ranks, speed, steps, &o, &error);

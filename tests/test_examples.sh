@@ -18,6 +18,12 @@ for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     report $? "$name: $(tail -n 1 output | cut -c1-120)" "$(tail -n 5 output)"
     [ "$name" != minimal ] || { [ -s model.safetensors ] && awk '/loss/ { loss = $NF } END { exit !(loss > 0 && loss < 3) }' output; report $? "it learns, and saves"; }
 done
+for wrong in 'ecg 1' 'grpo 0' 'hpo nowhere'; do
+    # shellcheck disable=SC2086 # a program and its argument
+    "$programs"/$wrong > output 2> error
+    report "$([ $? = 2 ] && [ ! -s output ] && [ "$(wc -l < error)" = 1 ] && grep -q 'at least' error; echo $?)" \
+        "$wrong is refused" "$(head -n 3 error)"
+done
 for source in "$root"/examples/*; do
     [ "$(wc -l < "$source")" -le 150 ] || long="$long $(basename "$source")"
 done
