@@ -14,7 +14,7 @@
    so.
 
    A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes
-   model.safetensors by hetrain_files.h. (examples/minimal.c)
+   model.safetensors by hetrain_files.h, which takes hetrain_text.h. (examples/minimal.c)
    ---- begin program ----
 // Trains a small GPT on a text file, by default on this one.    cc -O2 -I. -Iutil examples/minimal.c -lm -lpthread
 #define HETRAIN_IMPLEMENTATION
