@@ -507,6 +507,7 @@ static void texts(void **state)
         { "0F0,0BW0,0W1\n1F0,1W0,1B0\n", "0F0,0B0,0W1\n1F0,1W0,1I0\n" },
         { "0F3.1@1/0,0F03.0@0\n0F12.1,0F1@1\n", "0F3.1@1,0F3\n0F12.1,0F1@1\n" },
         { "0B0,0W0.1,0W1,0W0@1\n0B1@1\n", "0B0,0W0.1,0W1,0W0@1\n0B1@1\n" }, /* no W of the same slice, micro-batch, pipeline */
+        { "0B0,0W1.1\n0F0\n", "0B0,0W1.1\n0F0\n" }, /* another's W stands in its place of the table */
         { "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n", "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n" },
         { "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n",
           "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n" },
