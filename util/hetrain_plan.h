@@ -1219,7 +1219,7 @@ static het_result heti_p_plans_syntax(heti_p_plans *r) {
 /* Reads the value at the cursor, into `to` where it is one. */
 typedef het_result heti_p_plans_value(heti_p_plans *r, void *to);
 
-/* A key of an object; each: of an array, each of whose values is read so. NULL ends a list of keys. */
+/* A key of an object; each: of an array, whose values are read so one by one. NULL ends a list. */
 typedef struct heti_p_plans_key { const char *name; int each; heti_p_plans_value *read; void *to; } heti_p_plans_key;
 
 static het_result heti_p_plans_each(heti_p_plans *r, heti_p_plans_value *read, void *to) {
@@ -4444,8 +4444,8 @@ static double heti_p_slice_seconds(const heti_p_slicing *s, int64_t a, int64_t b
     return s->cost.base + s->cost.token * (y - x) + s->cost.pair * (y * (y + 1) - x * (x + 1)) / 2;
 }
 
-/* The least sum in slices that each take less than `bound`; HETI_P_NEVER: there is none. lengths and
-   their number into length and *slices, the largest time into *largest. */
+/* The least sum in slices that each take less than `bound`; HETI_P_NEVER: there is none. lengths
+   and their number into length and *slices, the largest time into *largest. */
 static double heti_p_slices_below(heti_p_slicing *s, double bound, int64_t *length, int64_t *slices, double *largest) {
     const int64_t n = s->granules, row = n + 1;
     int64_t i, best = 0;
