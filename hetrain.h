@@ -102,8 +102,7 @@ int main(int argc, char **argv) {
              with the implementation
        HETRAIN_IMPLEMENTATION        this file gets the code
        HETRAIN_STATIC                all: functions are static, a private copy
-       HETRAIN_NO_STDIO              all: no stdio.h; no het_reader_open, het_save_file,
-                                     het_log_stderr
+       HETRAIN_NO_STDIO              all: no stdio.h; no het_reader_open, het_save_file
        HETRAIN_NO_THREADS            no pthread.h; one rank; work runs on the caller or in
                                      het_desc.host.parallel; no clock: a timeline's times are 0
        HETRAIN_NO_DEFAULT_ALLOCATOR  no malloc; every description must bring an allocator
@@ -137,13 +136,12 @@ int main(int argc, char **argv) {
    name, value and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
    Outputs are written only on success. Arguments and files are checked in every build. The library
    never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines
-   and emulated links and speeds, never for a result. het_desc.host.logger receives messages;
-   het_log_stderr is a ready one. A step whose loss or gradient is not finite, or a spike
-   (het_desc.guard), changes no weight. Any other failed computation (cancelled, a device error, a
-   failed callback) ends the context: afterwards it answers only queries and het_destroy. The first
-   rank that fails stops the others, and its error, which names rank, step and action, is the
-   context's; with a transport any failed call ends the context on all processes. Nobody waits for
-   ever (het_layout.deadline, stall_deadline).
+   and emulated links and speeds, never for a result. het_desc.host.logger receives messages. A step
+   whose loss or gradient is not finite, or a spike (het_desc.guard), changes no weight. Any other
+   failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it
+   answers only queries and het_destroy. The first rank that fails stops the others, and its error,
+   which names rank, step and action, is the context's; with a transport any failed call ends the
+   context on all processes. Nobody waits for ever (het_layout.deadline, stall_deadline).
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one
@@ -208,7 +206,7 @@ int main(int argc, char **argv) {
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_store
                          het_schedule_needs het_schedule_free het_tree_grow
-       >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
+       >>context_api     het_result_text het_error_put het_desc_defaults het_model_get
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
                          het_get_timeline het_get_step het_cancel het_replan het_set_speed
@@ -220,7 +218,6 @@ int main(int argc, char **argv) {
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch
                          het_data_held_out het_data_tokens
        >>train_api       het_train het_sample het_reader_open het_reader_close het_save_file
-                         het_log_stderr
 
    CONTENTS   (tags to search for)
    public API:
@@ -282,6 +279,7 @@ int main(int argc, char **argv) {
 #define HETRAIN_VERSION_MAJOR 0
 #define HETRAIN_VERSION_MINOR 2
 #define HETRAIN_VERSION_PATCH 0
+#define HETRAIN_VERSION (HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH)
 
 #if defined(HETRAIN_STATIC) && (defined(__GNUC__) || defined(__clang__))
 #define HETRAIN_API static __attribute__((unused))
@@ -1970,7 +1968,6 @@ typedef struct het_loss_history {
     double loss[HETRAIN_LOSS_HISTORY], norm[HETRAIN_LOSS_HISTORY];
 } het_loss_history;
 
-HETRAIN_API int32_t het_version(void);                       /* major * 10000 + minor * 100 + patch. Threads: any. */
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
 /* Fills *error, which may be NULL, and returns `result`. A text that is too long loses its middle:
    its end says what is wrong. Threads: any. */
@@ -2226,8 +2223,6 @@ HETRAIN_API void het_reader_close(het_reader *reader);
 /* Writes path.tmp through `save`, flushes it, renames it to path. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path,
                                                         het_result (*save)(het_ctx *ctx, const het_writer *to));
-/* a ready-made logger. Threads: any. */
-HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text);
 #endif
 
 /* Names of 0.1: what still uses one does not compile, and the error says the new name. */
@@ -2351,10 +2346,6 @@ extern "C" {
    cast them. Control characters in %s become '?', because names come from files and messages go to
    terminals.
    ============================================================================================== */
-
-HETRAIN_API int32_t het_version(void) {
-    return HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH;
-}
 
 HETRAIN_API const char *het_result_text(het_result result) {
 #define HETI_RESULT_CASE(name, value, text) case name: return text;
@@ -5664,7 +5655,8 @@ static void heti_group_of(const het_team *t, int64_t member, int64_t *first, int
     for (*end = member + 1; *end < t->members && t->plan[*end].group == t->plan[member].group;) ++*end;
 }
 
-/* The first row whose keys the queries from row `row` on see. */
+/* The first row whose keys the queries from row `row` on see, or down to 15 before it: devices take
+   keys by sixteens, and what they multiply by 0 must be numbers. */
 static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
     const int64_t *start = c->view->host_sequence_start, window = c->unit->model->window;
     int64_t low = 0, high = c->view->sequences; /* the last sequence that begins at or before the row */
@@ -5674,7 +5666,7 @@ static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
         if (start[middle] <= row) low = middle;
         else high = middle;
     }
-    return window > 0 ? heti_max(start[low], row - window + 1) : start[low];
+    return start[low] + (window > 0 ? heti_max(0, row - window + 1 - start[low]) / 16 * 16 : 0);
 }
 
 /* Columns of a tensor `width` wide that a member's heads have. */
@@ -12437,7 +12429,7 @@ static het_result heti_agree(het_ctx *ctx) {
     heti_hash_agreed(ctx, &parameters, &plan);
     heti_desc_agreed(&ctx->desc, &mine);
     heti_text_write(&mine, ",optimizer=%s,hetrain=%i,parameters=%x,plan_and_schedule=%x",
-                    ctx->desc.optimizer.iface->name, het_version(), parameters, plan);
+                    ctx->desc.optimizer.iface->name, HETRAIN_VERSION, parameters, plan);
     for (int64_t i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
@@ -16954,14 +16946,6 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
     if (result == HET_OK && rename(temporary, path) != 0) result = heti_file_fail(ctx, "rename a new file to", path);
     if (result != HET_OK) (void)remove(temporary);
     return result;
-}
-
-HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text) {
-    (void)user;
-    (void)fprintf(stderr, "hetrain %s: %s", level == HET_LOG_ERROR ? "error" : level == HET_LOG_WARNING ? "warning" :
-                  "info", text);
-    if (code != HET_OK) (void)fprintf(stderr, " (%s)", het_result_text(code));
-    (void)fprintf(stderr, "\n");
 }
 
 #endif /* HETRAIN_NO_STDIO */

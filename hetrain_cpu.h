@@ -2835,13 +2835,14 @@ static const heti_kernels heti_built[] = {
 };
 
 #ifdef HETI_HAVE_AMX
-/* Whether the processor has AMX (its manual, 2A, CPUID 7: bits 22 and 24 of EDX), and Linux lets this
-   process use it from now on: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which libc has no
-   word for. */
+/* Whether a processor with AVX-512 has AMX (its manual, 2A, CPUID 7: bits 22 and 24 of EDX), and
+   Linux lets this process use it from now on: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA),
+   which libc has no word for. */
 static int heti_amx_begin(void) {
     unsigned a, b, c, d;
     long status;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (~d & (1u << 22 | 1u << 24)) != 0) return 0;
+    __cpuid_count(7, 0, a, b, c, d);
+    if ((~d & (1u << 22 | 1u << 24)) != 0) return 0;
     __asm__ volatile("syscall" : "=a"(status) : "0"(158L), "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
     return status == 0;
 }

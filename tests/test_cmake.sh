@@ -24,7 +24,7 @@ build/mine > log 2>&1
 report "$([ $? = 0 ] && grep -q '^step  10  loss ' log && [ -s model.safetensors ]; echo $?)" 'trains and saves' "$(tail -n 5 log)"
 
 mkdir other
-{ echo '#define HETRAIN_IMPLEMENTATION'; echo '#include "hetrain.h"'; echo 'int main() { return het_version() > 0 ? 0 : 1; }'; } > other/mine.cpp
+{ echo '#define HETRAIN_IMPLEMENTATION'; echo '#include "hetrain.h"'; echo 'int main() { return het_cpu_device() != NULL ? 0 : 1; }'; } > other/mine.cpp
 sed -e 's/project(mine C)/project(mine CXX)/' -e 's/mine\.c/mine.cpp/' -e 's/ hetrain_tcp)/)/' CMakeLists.txt > other/CMakeLists.txt
 cmake -S other -B other/build -DCMAKE_CXX_FLAGS=-DHETRAIN_NO_SIMD > log 2>&1 && cmake --build other/build >> log 2>&1 && other/build/mine
 report $? 'a project in C++ alone builds and runs' "$(tail -n 5 log)"

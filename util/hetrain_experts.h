@@ -182,8 +182,8 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
     if (s->renormalize == HET_DEFAULT) s->renormalize = s->used > 1 ? HET_YES : HET_NO;
     if (s->experts < 1 || s->experts > HETRAIN_MAX_EXPERTS || s->used < 1 || s->used > s->experts ||
         s->used > HETRAIN_MAX_EXPERTS_USED || s->width < 1 || s->width > INT32_MAX / s->experts)
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: %d of %d experts of width %d; at most %d of %d, widths from "
-                           "1 on and all together below 2^31", s->used, s->experts, s->width,
+        return heti_t_fail(error, HET_ERR_INVALID, "experts: %d of %d experts of width %d; at most %d of %d, widths "
+                           "from 1 on and all together below 2^31", s->used, s->experts, s->width,
                            HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS_USED), HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS));
     if (!(s->capacity >= 0 && s->capacity <= 1e6f && s->auxiliary >= 0 && s->auxiliary <= 1e6f) ||
         (s->route == HET_ROUTE_HASH && s->auxiliary > 0))

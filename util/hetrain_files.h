@@ -2828,7 +2828,7 @@ static void heti_f_text_meta_float(heti_t_text *t, const char *key, float value)
 static void heti_f_text_made(heti_t_text *t, const het_ctx *ctx) {
     (void)ctx;
     heti_f_text_meta(t, "format", "pt");
-    heti_f_text_meta(t, "hetrain_version", "%d", HETI_T_CAST(int64_t, het_version()));
+    heti_f_text_meta(t, "hetrain_version", "%d", HETI_T_CAST(int64_t, HETRAIN_VERSION));
 }
 
 /* Factors are of use on the weights that they were trained on: these have a fingerprint. */
@@ -4164,7 +4164,7 @@ static void heti_f_gguf_settings(heti_f_gguf *g) {
     const het_model_desc *m = g->model;
     const het_element element = g->desc.element;
     heti_f_gguf_text(g, "general.architecture", g->architecture);
-    heti_f_gguf_u32(g, "hetrain.version", het_version());
+    heti_f_gguf_u32(g, "hetrain.version", HETRAIN_VERSION);
     if (g->desc.name != NULL) heti_f_gguf_text(g, "general.name", g->desc.name);
     heti_f_gguf_u32(g, "general.alignment", HETI_F_GGUF_ALIGN);
     heti_f_gguf_u32(g, "general.file_type", element == HET_ELEMENT_F16 ? 1 : element == HET_ELEMENT_BF16 ? 32 : 0);
@@ -5210,7 +5210,7 @@ static void heti_f_text_option(heti_t_text *t, const char *value, size_t length)
 static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair *option, int64_t options) {
     const het_desc *d = het_get_desc(ctx);
     heti_t_format(t, "{\"format\":1,\n\"version\":%d,\n\"step\":%d,\n\"seed\":\"%u\",\n\"granule\":%d,\n",
-                  HETI_T_CAST(int64_t, het_version()), het_get_step(ctx), d->seed, d->granule);
+                  HETI_T_CAST(int64_t, HETRAIN_VERSION), het_get_step(ctx), d->seed, d->granule);
     heti_t_put(t, "\"exponents\":{");
     for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info info;
