@@ -1893,12 +1893,12 @@ HETI_AMX_FN void HETI_K(amx_panel)(int64_t m, int64_t n, int64_t k, heti_tiles a
 HETI_AMX_FN void HETI_K(amx_weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
                                     heti_weight_sum *to, int64_t offset, int bf16, heti_walk *walk) {
     float term[HETI_AMX_ROWS * HETI_TILE_N];
-    const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, !to->empty, NULL);
+    const heti_chains sums = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, !to->empty, NULL);
     heti_weight_sum part = *to;
     (void)bf16;
     (void)walk;
     if (to->exact) HETI_K(amx_block)(m, k, a, b, term, HETI_TILE_N, 0);
-    else HETI_K(amx_tile)(m, n, k, a, b, &chains);
+    else HETI_K(amx_tile)(m, n, k, a, b, &sums);
     for (int64_t i = 0; i < m && to->exact; i += HETI_TILE_M, part.kept += HETI_TILE_M * HETI_TILE_N) {
         HETI_K(tile) t;
         uint32_t top;
