@@ -602,7 +602,8 @@ typedef struct het_rotary_args {
 /* Fused attention over packed sequences; query r of the slice sees the keys of its own sequence up
    to itself (causal) and inside the window. q, o and their gradients stand at the slice's first
    row; k, v, dk, dv at row 0 of the micro-batch, so that a slice reaches the keys of earlier
-   slices. Not causal: the slice must be the whole micro-batch.
+   slices; down to the multiple of 16 in their sequence below the first that is seen they are
+   numbers, so that a device may multiply them by 0. Not causal: the slice must be the whole micro-batch.
    forward: S = (scale q) k^T, scale q rounded first; m = row maximum; l = sum exp(S - m); o = exp(S
    - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
@@ -859,7 +860,7 @@ typedef struct het_op {
 } het_op;
 
 /* Which inner loops the CPU device uses. AUTO takes the best the machine has. All give the same
-   bits, but for products in bf16 in the matrix registers of Intel's AMX (Linux): those are several
+   bits in f32. Products in bf16 in the matrix registers of Intel's AMX (Linux) are up to several
    times as fast and have bits of their own, so AUTO takes them where sums are fast only. */
 typedef enum het_isa { HET_ISA_AUTO = 0, HET_ISA_PLAIN = 1, HET_ISA_AVX2 = 2, HET_ISA_AVX512 = 3,
                       HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5, HET_ISA_AMX = 6 } het_isa;
@@ -5762,7 +5763,10 @@ static void heti_fill_core(const het_unit_call *c, const het_node *n, het_view *
 
 /* Forward q, k and v go to the core and o comes back; backward do goes, dq, dk and dv come. */
 static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_op *op) {
-    static const int heti_goes[2][2] = { { 0, 3 }, { 7, 8 } }, heti_comes[2][2] = { { 3, 4 }, { 4, 7 } };
+    static const int heti_goes[2][2] = { { HETI_CORE_Q, HETI_CORE_O },
+                                          { HETI_CORE_GRADIENT + HETI_CORE_O, 2 * HETI_CORE_GRADIENT } },
+                     heti_comes[2][2] = { { HETI_CORE_O, HETI_CORE_GRADIENT },
+                                          { HETI_CORE_GRADIENT, HETI_CORE_GRADIENT + HETI_CORE_O } };
     het_attention_args *a = &op->u.attention;
     const het_team *t = c->team;
     const int64_t group = t->plan[t->member].group;

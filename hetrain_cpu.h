@@ -457,8 +457,9 @@ typedef struct heti_product_kernels {
     int64_t block_k, block_rows;     /* of k, so that a panel has at most PANEL_FLOATS words; of gradients' rows */
     int32_t bf16_pairs;
     void (*prepare)(int begin);      /* NULL, or what a thread calls before and after products */
+    /* tiles of A, which `panel` and `weight` may want in an order of their own; then those of B */
     void (*pack_rows)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to,
-                      int64_t pitch); /* of A, */
+                      int64_t pitch);
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to, int64_t pitch);
     /* to[m][n], n <= tile_columns: chains over k of tiles of rows and the panel b, packed here into
        `packed` (where b is NULL it is packed already). Goes on with the walk `next` meanwhile. */
@@ -3162,8 +3163,8 @@ static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most) 
 
 static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a) {
     const int64_t most = heti_linear_most(cpu, a->compute), step = heti_ceil_div(a->rows, heti_ceil_div(a->rows, most));
-    const int64_t tile = heti_cpu_product(cpu, a->compute)->tile_rows;
     job->kernels = heti_cpu_product(cpu, a->compute);
+    const int64_t tile = job->kernels->tile_rows;
     job->bf16 = a->compute == HET_BF16;
     job->continues = a->continues;
     job->pairs = job->bf16 && job->kernels->bf16_pairs;
@@ -3355,7 +3356,7 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
                               float *packed_dy, uint32_t *maximum) {
     const int64_t tile = job->kernels->tile_rows;
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->pitch))) * tile;
-    double kept[HETI_TILE_COLUMNS * HETI_TILE_COLUMNS];
+    double kept[HETI_TILE_COLUMNS * HETI_TILE_COLUMNS]; /* no tile has more rows */
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
