@@ -603,7 +603,8 @@ typedef struct het_rotary_args {
    to itself (causal) and inside the window. q, o and their gradients stand at the slice's first
    row; k, v, dk, dv at row 0 of the micro-batch, so that a slice reaches the keys of earlier
    slices; down to the multiple of 16 in their sequence below the first that is seen they are
-   numbers, so that a device may multiply them by 0. Not causal: the slice must be the whole micro-batch.
+   numbers, so that a device may multiply them by 0. Not causal: the slice must be the whole
+   micro-batch.
    forward: S = (scale q) k^T, scale q rounded first; m = row maximum; l = sum exp(S - m); o = exp(S
    - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
