@@ -34,19 +34,23 @@ awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc
     /^\+ / { new = substr($0, 3); sub(/^ +/, "", new) }
     END { flush() }' tests/faults/faults.txt
 
-# Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
+# Writes the headers, with the fault in one of them, to $1, and where to $1/changed and $1/line; says so when the text is not there exactly once.
 apply() {
-    local header found=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h programs/power.h'
+    local header changed count=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h programs/power.h'
     mkdir -p "$1/util" "$1/programs"
     [ "$(cat "$1/suite")" = test_tcp ] && files='util/hetrain_tcp.c hetrain.h'
     for header in $files; do
+        cp "$header" "$1/$header"
+        changed=$(grep -cF -f "$1/old" "$header")
+        [ "$changed" = 0 ] && continue
+        count=$((count + changed))
+        echo "$header" > "$1/changed"
+        grep -nF -m1 -f "$1/old" "$header" | cut -d: -f1 > "$1/line"
         awk -v oldfile="$1/old" -v newfile="$1/new" '
             BEGIN { getline old < oldfile; getline new < newfile }
-            { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
-            END { exit found > 1 ? 2 : found }' $header > "$1/$header"
-        found=$((found + $?))
+            { at = index($0, old); if (at) $0 = substr($0, 1, at - 1) new substr($0, at + length(old)); print }' "$header" > "$1/$header"
     done
-    [ $found = 1 ]
+    [ $count = 1 ]
 }
 
 # The record of a fault: anything that could change its outcome is in the name.
@@ -79,6 +83,47 @@ until_failure() {
 }
 
 flags="-std=c99 -O1 -w"
+
+# The implementation of the headers under $2 as objects in $1, one a header: those of the headers named behind; all, for "all".
+parts="hetrain hetrain_text hetrain_plan hetrain_search hetrain_tokenizer hetrain_files"
+build_parts() {
+    local out=$1 from=$2 part
+    shift 2
+    # shellcheck disable=SC2086
+    [ "$1" = all ] && set -- $parts
+    for part; do
+        echo "#include \"$part.h\"" > "$out/$part.c"
+        # shellcheck disable=SC2086
+        $CC $flags -D"${part^^}_IMPLEMENTATION" -I"$from" -I"$from/util" -c "$out/$part.c" -o "$out/$part.o" 2>> "$out/log" || return 1
+    done
+}
+
+# $1/program: suite $2 with the fault in $1. Objects that the fault cannot change are taken from what stands: a line in the implementation of a
+# header changes that header's object; one above it, all; one of a header that is no part, the suite.
+link_suite() {
+    local d=$1 suite=$2 object=$build/tests/$2.o header part
+    header=$(cat "$d/changed")
+    part=$(basename "$header" .h)
+    [ "$part" = hetrain_cpu ] && part=hetrain
+    if [[ " $parts " != *" $part "* ]]; then
+        part=
+    elif [ "$header" != hetrain_cpu.h ] && [ "$(cat "$d/line")" -lt "$(grep -n -m1 "defined(${part^^}_IMPLEMENTATION)" "$header" | cut -d: -f1)" ]; then
+        part=all
+    fi
+    # shellcheck disable=SC2086
+    build_parts "$d" "$d" $part || return 1
+    if [ "${part:-all}" = all ]; then
+        object=$d/$suite.o
+        # shellcheck disable=SC2086
+        $CC $flags -I"$d" -I"$d/util" -I"$d/programs" -I. -Iutil -Itests -c "tests/$suite.c" -o "$object" 2>> "$d/log" || return 1
+    fi
+    for part in $parts; do [ -f "$d/$part.o" ] || ln "$work/whole/$part.o" "$d/$part.o"; done
+    # shellcheck disable=SC2046,SC2086,SC2059
+    $CC "$object" "$build/tests/support.o" $(printf "$d/%s.o " $parts) -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log"
+}
+mkdir "$work/whole"
+build_parts "$work/whole" "$root" all || { cat "$work/whole/log"; exit 1; }
+
 try() {
     local d=$1 suite isa record
     suite=$(cat "$d/suite")
@@ -94,11 +139,7 @@ try() {
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" -I"$d/util" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
     test_inside | test_choices | test_llmc | test_power) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
-    test_experts | test_outer | test_tcp) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
-        && $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$d/implementation.o" \
-            -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
-    *) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
-        && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
+    *) link_suite "$d" "$suite" ;;
     esac
     if [ $? -ne 0 ]; then
         echo "does not build: $(grep -m1 error "$d/log")" > "$d/wrong"
@@ -117,7 +158,7 @@ try() {
         sed -i "s/^/$suite: /" "$d/caught"
         cp "$d/caught" "$record"
     fi
-    rm -rf "$d/program" "$d/implementation.o" "$d"/hetrain*.h "$d/util" "$d/programs"
+    rm -rf "$d/program" "$d"/*.o "$d"/hetrain* "$d/util" "$d/programs"
 }
 
 . tests/tools/faults_run.sh
