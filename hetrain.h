@@ -1626,6 +1626,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *pla
                                                              het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 #define HETRAIN_RING_WINDOW 131072 /* elements of a message of REDUCE or GATHER under way at once */
+#define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other, not around a ring */
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
 #define HETRAIN_TREE_MOST 32
@@ -8482,7 +8483,7 @@ typedef struct heti_owners {
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
     int64_t *held;            /* [2 holders] */
-    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), not a ring */
+    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), not a ring (>>ring) */
     int64_t seats;            /* holders that reach each other without the host share one, the first
                                  of them leads; their first ranks ascend */
     int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
@@ -8627,10 +8628,11 @@ typedef struct heti_move {
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each a list of moves. */
-typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; /* -1: not come to */ } heti_ring_job;
+typedef struct heti_ring_job { int64_t block; int32_t gather; } heti_ring_job;
 typedef struct heti_ring {
-    heti_ring_job *job;       /* [2 blocks] reductions, then gathers, as heti_order_rings has them */
+    heti_ring_job *job;       /* [2 blocks] reductions, then gathers, as heti_order_moves has them */
     int64_t planned, jobs, done; /* how many, those that the rank has come to, those that are over */
+    int64_t *order;           /* [2 blocks] blocks, as they are reduced, as they are gathered */
     int64_t *reached;         /* [2 blocks] nanoseconds into the step when the rank last came to a
                                  block's REDUCE, to its GATHER; 0: never */
     int64_t *ready;           /* [2 blocks] when the last rank did, as VERDICT has told all */
@@ -8652,10 +8654,11 @@ typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FL
 
 /* Elements [first, first + count) of a block, of weights floats, in a call. */
 typedef struct heti_flow_piece {
-    int64_t action, unit, left;       /* of the driver's list; of the chain; units of the pass behind it */
+    int64_t action, unit, left;       /* of the driver's list, or place in the order of blocks; of the chain;
+                                         units of the pass behind it */
     int32_t pass;                     /* the action's kind or, of a stage that it first recomputes, F */
     int64_t call;                     /* the how manieth of the driver's calls that have something to send */
-    int64_t block, parameter;         /* -1: all of the block */
+    int64_t moved, block, parameter;  /* the block of a REDUCE or GATHER; of the piece; -1: all of the block */
     int64_t first, count, end;        /* of those there are; count 0: there is nothing more */
     int64_t elements;                 /* of them that travel: those in a box, where one is used */
 } heti_flow_piece;
@@ -8669,14 +8672,18 @@ typedef struct heti_flow {
     heti_flow_piece next, under_way[HETI_FLOW_WINDOW]; /* to be posted; number k is at k mod the window */
     heti_post post[HETI_FLOW_WINDOW];
     int64_t begun, ended;
-    char *data;                       /* on the host, of one piece or, in a ring, a window of them; NULL:
-                                         pieces lie where they are */
+    char *data;                       /* on the host, room for `slots` pieces; NULL: they lie where they are */
+    int64_t slots;
+    size_t slot;                      /* bytes of one */
 } heti_flow;
 typedef struct heti_flows {
     heti_flow *flow;                  /* [flows + 2] of each kind both ways with each rank that holds one of this
                                          rank's sharded or direct blocks as well; then the ring's: what
                                          leaves, what comes */
     int64_t flows;
+    int64_t *record, *begun;          /* [2 blocks] of a block's REDUCE, of its GATHER: -1: not come to; 1: a
+                                         piece was posted since */
+    int64_t *taken;                   /* [blocks] pieces of others' sums that were added */
     float *buffer[2][2];              /* device, of sums and of weights: terms that call number c adds are in
                                          [c % 2] until they are sent, weights that it uses while it runs */
     int64_t floats[2];                /* of a buffer: what all blocks of a unit take there, a term 2 */
@@ -10992,7 +10999,8 @@ static void heti_build_held(const het_ctx *ctx, int64_t b, double *owed) {
     heti_owners *owners = &ctx->share.owners[b];
     const int sharded = heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b), near = sharded && ctx->share.near;
     int64_t k;
-    owners->direct = sharded;
+    owners->direct = sharded || (!ctx->chain.block[b].frozen && owners->members == owners->holders &&
+                                 owners->holders > 1 && owners->holders <= HETRAIN_DIRECT);
     for (int64_t i = 0; i < owners->holders; i++) {
         const int64_t rank = owners->holder[i];
         const int keeps = heti_keeps(plan, rank), boxed = heti_is_boxed(ctx, rank, b);
@@ -11463,30 +11471,36 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
     return ctx->chain.parameter[last].weight_offset + heti_weight_floats(ctx->chain.parameter[last].type, element);
 }
 
+/* Whether something of a block flows between two of its holders. */
+static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t other) {
+    const heti_owners *owners = &ctx->share.owners[b];
+    return (owners->direct || heti_is_sharded(ctx, HETI_FLOW_SUMS, b)) && heti_holder_of(owners, rank) >= 0 &&
+           heti_holder_of(owners, other) >= 0;
+}
+
 /* The flows with ranks that share a sharded or direct block with this one, written to `flow` unless
    it is NULL. */
 static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     const het_ctx *ctx = r->ctx;
-    int64_t b, count = 0;
-    for (int64_t rank = 0; rank < ctx->world.ranks; rank++) {
-        for (b = 0; b < ctx->chain.block_count; b++) {
-            const heti_owners *owners = &ctx->share.owners[b];
-            if ((owners->direct || heti_is_sharded(ctx, HETI_FLOW_SUMS, b)) && heti_holder_of(owners, r->rank) >= 0 &&
-                heti_holder_of(owners, rank) >= 0)
-                break;
+    int64_t earlier, count = 0;
+    for (int64_t b = 0; b < ctx->chain.block_count; b++)
+        for (int64_t k = 0; heti_share_flows(ctx, b, r->rank, r->rank) && k < ctx->share.owners[b].holders; k++) {
+            const int64_t peer = ctx->share.owners[b].holder[k];
+            for (earlier = 0; earlier < b && !heti_share_flows(ctx, earlier, r->rank, peer); earlier++) {}
+            if (peer == r->rank || earlier < b) continue;
+            for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
+                if (!flow) continue;
+                flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
+                flow[count].receives = i % 2;
+                flow[count].adds = flow[count].kind == HETI_FLOW_SUMS;
+                flow[count].peer = peer;
+            }
         }
-        if (rank == r->rank || b == ctx->chain.block_count) continue;
-        for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
-            if (!flow) continue;
-            flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
-            flow[count].receives = i % 2;
-            flow[count].adds = flow[count].kind == HETI_FLOW_SUMS;
-            flow[count].peer = rank;
-        }
-    }
     for (int32_t i = 0; i < 2 && flow; i++) {
         flow[count + i].rings = 1;
         flow[count + i].receives = i;
+        flow[count + i].slots = HETI_FLOW_WINDOW;
+        flow[count + i].slot = HETI_RING_CHUNK * sizeof(double);
     }
     return count;
 }
@@ -11548,24 +11562,30 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
     return HET_OK;
 }
 
-/* Bytes on the host of flow number i of a rank. */
+/* Whether holders of a block have all of it, and its gradient where they add to it. */
+static int heti_holds_all(const het_ctx *ctx) {
+    return ctx->share.plan->shard < HET_SHARD_GRADIENTS && !ctx->share.keepers && !ctx->share.boxes;
+}
+
+/* Bytes on the host of a piece of flow number i of a rank. */
 static size_t heti_flow_data(const heti_rank *r, int64_t i) {
     const int sums = i / 2 % HETI_FLOWS == HETI_FLOW_SUMS;
-    if (i / 2 % HETI_FLOWS == HETI_FLOW_WEIGHTS && r->ctx->share.boxes) return 0;
+    if (i / 2 % HETI_FLOWS == HETI_FLOW_WEIGHTS && r->ctx->share.plan->shard != HET_SHARD_WEIGHTS) return 0;
     if (r->device.iface->host_memory && !(sums && i % 2) && !r->ctx->share.boxes) return 0;
     return HETI_CAST(size_t, r->part->flow.piece[!sums]) * (sums ? sizeof(double) : sizeof(float));
 }
 
 /* Elements that travel together at most. Boxes are packed. */
-static int64_t heti_most_piece(const het_ctx *ctx) { return ctx->share.boxes ? 1 << 16 : HETI_FLOW_PIECE; }
+static int64_t heti_most_piece(const het_ctx *ctx) {
+    return ctx->share.boxes ? 1 << 16 : heti_holds_all(ctx) ? HETI_RING_CHUNK : HETI_FLOW_PIECE;
+}
 
 /* What the rank's flows need: peers and buffers. */
 static void heti_count_flows(heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
-    flow->flows = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers || ctx->share.boxes ?
-        heti_find_flows(r, NULL) : 0;
+    flow->flows = heti_find_flows(r, NULL);
     for (int64_t s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
         for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
@@ -11638,7 +11658,7 @@ static het_result heti_count_needs(heti_rank *r) {
 
 /* Whether the rank's products may write into sums that are not cleared before. */
 static int heti_fills_sums(const heti_rank *r) {
-    return r->takes_beta && r->part->flow.flows == 0 && r->ctx->share.updates == 1;
+    return r->takes_beta && (r->part->flow.flows == 0 || heti_holds_all(r->ctx)) && r->ctx->share.updates == 1;
 }
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
@@ -12018,7 +12038,13 @@ static int64_t heti_graph_places(const heti_rank *r) {
 static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const int64_t outgoing = r->ctx->world.ranks > 1 ? 2 : 0;
+    int rings = 0;
     size_t mark;
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
+        const heti_owners *owners = &r->ctx->share.owners[b];
+        rings |= !owners->direct && owners->holders > 1 && !r->ctx->chain.block[b].frozen &&
+                 heti_holder_of(owners, r->rank) >= 0;
+    }
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
         if (arena->base) part->message[i].post = post;
@@ -12030,11 +12056,16 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     }
     for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
-    part->ring.data[1] = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
-    part->ring.data[0] = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
+    part->ring.data[1] = HETI_TAKE(arena, char, rings ? HETI_RING_BYTES : 0);
+    part->ring.data[0] = HETI_TAKE(arena, char, rings && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (int64_t i = 0; i < part->flow.flows; i++) {
-        char *data = HETI_TAKE_BYTES(arena, heti_flow_data(r, i));
-        if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
+        const int64_t slots = heti_holds_all(r->ctx) ? HETI_FLOW_WINDOW : 1;
+        const size_t slot = heti_flow_data(r, i);
+        char *data = HETI_TAKE_BYTES(arena, HETI_CAST(size_t, slots) * slot);
+        if (!arena->base) continue;
+        part->flow.flow[i].data = slot > 0 ? data : NULL;
+        part->flow.flow[i].slots = slots;
+        part->flow.flow[i].slot = slot;
     }
     part->sizes.communication = arena->used - mark;
 }
@@ -12064,6 +12095,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends + 1);
     part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows + 2);
+    part->flow.record = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
+    part->flow.begun = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
+    part->flow.taken = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
@@ -12071,6 +12105,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->chain.block_count);
     part->ring.reached = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
     part->ring.ready = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
+    part->ring.order = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
     part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
@@ -13105,17 +13140,49 @@ static int64_t heti_driver(const heti_rank *r, const heti_flow *f) {
     return fetched == f->receives ? r->rank : f->peer;
 }
 
+/* Whether something moves at a block's REDUCE, or GATHER: several ranks hold it, or one has boxes
+   of it beside what it owns. */
+static int heti_is_moved(const het_ctx *ctx, int gather, int64_t b) {
+    const heti_owners *owners = &ctx->share.owners[b];
+    return !ctx->chain.block[b].frozen && (owners->holders > 1 || owners->direct) &&
+           (gather || !heti_is_sharded(ctx, HETI_FLOW_SUMS, b));
+}
+
+/* Whether an action is such a one. */
+static int heti_has_moves(const het_ctx *ctx, const het_action *a) {
+    if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) return 0;
+    return heti_is_moved(ctx, a->kind == HET_ACTION_GATHER, a->stage);
+}
+
 /* Whether something of a kind flows because of an action, of a pass's call of a unit. */
 static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
         return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) &&
-               ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
-               (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, HETI_FLOW_SUMS, a->stage));
+               ctx->share.owners[a->stage].direct && heti_has_moves(ctx, a);
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
     if (pass != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
     if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, pass, unit) : heti_uses_weights(ctx, pass, unit)))
         return 0;
     return heti_next_flowing(ctx, kind, unit, -1) >= 0;
+}
+
+/* Whether pieces of a kind go through the blocks as they become ready (heti_order_moves), not
+   through a list of actions. */
+static int heti_goes_by_blocks(const het_ctx *ctx, heti_flow_kind kind) {
+    if (heti_updates_often(ctx) || kind == HETI_FLOW_WEIGHTS) return 0;
+    return kind == HETI_FLOW_GATHER || ctx->share.plan->shard < HET_SHARD_GRADIENTS;
+}
+
+/* Moves to the next block that is reduced or gathered; 0: there is none. */
+static int heti_next_moved(const heti_rank *r, heti_flow_kind kind, heti_flow_piece *p) {
+    const int64_t blocks = r->ctx->chain.block_count;
+    const int gather = kind == HETI_FLOW_GATHER;
+    const heti_job job = r->ctx->task.job;
+    while (++p->action < (job == HETI_JOB_STEP || (job == HETI_JOB_GRADIENTS && !gather) ? blocks : 0)) {
+        p->moved = r->part->ring.order[gather * blocks + p->action];
+        if (heti_is_moved(r->ctx, gather, p->moved) && r->ctx->share.owners[p->moved].direct) return 1;
+    }
+    return 0;
 }
 
 /* Moves to the next call of a rank that has something to send; 0: there is none. */
@@ -13134,6 +13201,7 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
             if (p->action >= end) return 0;
             p->unit = -1;
             const het_action *a = &s->action[p->action];
+            p->moved = a->stage;
             if (a->kind > HET_ACTION_W) continue;
             const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
             p->pass = more || !heti_recomputes_whole(ctx, a) ? a->kind : HETI_CAST(int32_t, HET_ACTION_F);
@@ -13141,8 +13209,6 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
             p->left = stage->unit_end - stage->unit_begin - 1;
         }
     } while (!heti_has_flow(ctx, kind, &s->action[p->action], p->pass, p->unit));
-    p->call++;
-    p->block = -1;
     return 1;
 }
 
@@ -13179,7 +13245,6 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
 /* Moves to the next block of the present call or, where it uses only vectors, to the next of these;
    0: there is none. */
 static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_piece *p) {
-    const het_action *a = &ctx->share.schedule->action[p->action];
     const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, p->pass, p->unit) == 1;
     for (;;) {
         for (p->parameter++; vectors && p->block >= 0 && p->parameter < ctx->chain.parameter_count; p->parameter++) {
@@ -13187,7 +13252,7 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
             if (v->block == p->block && v->desc.columns == 1) return 1;
         }
         p->parameter = -1;
-        if (p->unit < 0) p->block = p->block < 0 ? a->stage : -1;
+        if (p->unit < 0) p->block = p->block < 0 ? p->moved : -1;
         else p->block = heti_next_flowing(ctx, kind, p->unit, p->block);
         if (p->block < 0 || !vectors) return p->block >= 0;
     }
@@ -13218,8 +13283,14 @@ static void heti_next_piece(const heti_rank *r, heti_flow *f) {
         while ((p->count = heti_min(most, p->end - p->first)) <= 0) {
             p->count = 0;
             if (f->rings) return;
-            if (p->call >= 0 && heti_next_range(ctx, f->kind, p)) heti_flow_range(ctx, f->kind, sender, receiver, p);
-            else if (!heti_next_call(ctx, f->kind, heti_driver(r, f), p)) return;
+            if (p->call >= 0 && heti_next_range(ctx, f->kind, p)) {
+                heti_flow_range(ctx, f->kind, sender, receiver, p);
+                continue;
+            }
+            if (heti_goes_by_blocks(ctx, f->kind) ? !heti_next_moved(r, f->kind, p)
+                                                  : !heti_next_call(ctx, f->kind, heti_driver(r, f), p)) return;
+            p->call++;
+            p->block = -1;
         }
         p->elements = heti_piece_elements(ctx, heti_piece_user(r, f), p);
     } while (p->elements == 0);
@@ -13230,7 +13301,7 @@ static heti_flow_piece heti_before_pieces(int64_t action) {
     heti_flow_piece p;
     memset(&p, 0, sizeof p);
     p.action = action;
-    p.unit = p.call = p.block = p.parameter = -1;
+    p.unit = p.call = p.block = p.moved = p.parameter = -1;
     return p;
 }
 
@@ -13238,9 +13309,13 @@ static heti_flow_piece heti_before_pieces(int64_t action) {
 static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     HETI_CLEAR(flow->call, HETI_FLOWS);
+    HETI_CLEAR(flow->taken, r->ctx->chain.block_count);
+    HETI_CLEAR(flow->begun, 2 * r->ctx->chain.block_count);
+    for (int64_t i = 0; i < 2 * r->ctx->chain.block_count; i++) flow->record[i] = -1;
     for (heti_flow *f = flow->flow; f < flow->flow + flow->flows; f++) {
         const int64_t driver = heti_driver(r, f);
-        f->next = heti_before_pieces(r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)] - 1);
+        const int64_t start = r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)];
+        f->next = heti_before_pieces((heti_goes_by_blocks(r->ctx, f->kind) ? 0 : start) - 1);
         if (heti_infers(r->ctx, driver)) heti_next_piece(r, f);
     }
 }
@@ -13281,8 +13356,12 @@ static size_t heti_flow_element(const heti_rank *r, heti_flow_kind kind) {
 
 /* Where piece number `number` passes through the host; NULL: it travels from where it lies. */
 static char *heti_piece_data(const heti_flow *f, int64_t number) {
-    const int64_t slot = f->rings ? number % HETI_FLOW_WINDOW : 0;
-    return f->data ? f->data + slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : NULL;
+    return f->data ? f->data + HETI_CAST(size_t, number % f->slots) * f->slot : NULL;
+}
+
+/* The place in heti_flows.record of a block's REDUCE or GATHER. */
+static int64_t *heti_record_of(const heti_rank *r, int gather, int64_t b) {
+    return &r->part->flow.record[gather * r->ctx->chain.block_count + b];
 }
 
 /* A piece between `data` and where its runs lie. */
@@ -13300,27 +13379,35 @@ static het_result heti_copy_runs(heti_rank *r, const heti_flow *f, const heti_fl
 }
 
 /* Whether the next piece may be sent, or may come. Of several updates an owner takes the terms of
-   those that it has sums for, and gives away the version that it has made last. */
+   those that it has sums for, and gives away the version that it has made last. Sums of a REDUCE
+   wait until the rank has come to its own, before which it may not have any. */
 static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
     const heti_flow_piece *p = &f->next;
     const int64_t over = r->part->flow.call[f->kind];
     if (f->rings) return 1;
+    if (p->unit < 0 && f->kind == HETI_FLOW_SUMS && !heti_updates_often(r->ctx) &&
+        (!f->receives || heti_holds_all(r->ctx)))
+        return *heti_record_of(r, 0, p->block) >= 0;
     if (heti_updates_often(r->ctx) && f->receives && f->kind == HETI_FLOW_SUMS)
         return heti_piece_update(r, p) < r->part->stepped[p->block] + heti_windows(r->ctx, p->block);
     if (heti_updates_often(r->ctx) && !f->receives && f->kind == HETI_FLOW_GATHER)
         return r->part->stepped[p->block] == heti_piece_update(r, p) + 1;
     if (heti_updates_often(r->ctx)) return p->call < over;
     if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
-    return f->receives || p->call < over;
+    return f->receives || (p->unit < 0 ? *heti_record_of(r, 1, p->block) >= 0 : p->call < over);
 }
 
-/* The record of the REDUCE or GATHER that a piece is sent by, or fetched by; NULL: it is one of
-   another rank or of a unit's call. */
+/* The record of the REDUCE or GATHER that a piece belongs to, of several updates the one that it is
+   sent by or fetched by; NULL: it is one of another rank, one to come, or of a unit's call. */
 static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, const heti_flow_piece *p) {
     const heti_part *part = r->part;
     const int32_t kind = f->kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER;
-    if (f->rings) return f->receives ? NULL : &part->record[part->ring.job[part->ring.done].record];
-    for (int64_t i = part->records; p->unit < 0 && heti_driver(r, f) == r->rank && i >= 0; i--) {
+    if (p->unit >= 0) return NULL;
+    if (!heti_updates_often(r->ctx)) {
+        const int64_t number = *heti_record_of(r, kind == HET_ACTION_GATHER, p->block);
+        return number < 0 ? NULL : &part->record[number];
+    }
+    for (int64_t i = part->records; heti_driver(r, f) == r->rank && i >= 0; i--) {
         het_record *record = &part->record[i];
         if (i < part->actions && record->action.stage == p->block && record->action.kind == kind &&
             record->action.version == heti_piece_update(r, p))
@@ -13329,9 +13416,30 @@ static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, con
     return NULL;
 }
 
+/* The first piece of a REDUCE or GATHER is given to a link: its record begins. */
+static void heti_begin_record(heti_rank *r, const heti_flow *f) {
+    het_record *record = f->rings || heti_updates_often(r->ctx) ? NULL : heti_piece_record(r, f, &f->next);
+    int64_t *begun = &r->part->flow.begun[(f->kind == HETI_FLOW_GATHER) * r->ctx->chain.block_count + f->next.block];
+    if (record && !*begun) record->start = record->end = heti_now() - r->began;
+    *begun = record != NULL;
+}
+
 /* How many ranks' gradients of update u of a block have come. */
 static int64_t *heti_arrived(const heti_rank *r, int64_t b, int64_t u) {
     return &r->part->arrived[b * heti_window(r->ctx->share.plan) + heti_window_of(r, b, u)];
+}
+
+/* Whether the oldest piece under way may be taken: float sums are added piece by piece, of each
+   those of the ranks behind this one first. */
+static int heti_is_next(const heti_rank *r, const heti_flow *f) {
+    const heti_flow_piece *p = &f->under_way[f->ended % HETI_FLOW_WINDOW];
+    const heti_owners *owners = &r->ctx->share.owners[p->block];
+    int64_t turn = 0, own = 0;
+    if (f->rings || !f->receives || !f->adds || r->ctx->desc.reduce == HET_REDUCE_EXACT) return 1;
+    while (owners->holder[owners->by_rank[own]] != r->rank) own++;
+    while (owners->holder[owners->by_rank[(own + 1 + turn) % owners->holders]] != f->peer) turn++;
+    return r->part->flow.taken[p->block] ==
+           (p->first - owners->cut[owners->by_rank[own]]) / heti_most_piece(r->ctx) * (owners->holders - 1) + turn;
 }
 
 /* A piece has left, or come. */
@@ -13347,15 +13455,17 @@ static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
         r->part->flow.came = 1;
     }
     if (record) {
-        record->bytes += p->elements * HETI_CAST(int64_t, heti_flow_element(r, f->kind));
+        if (!f->receives || heti_updates_often(r->ctx))
+            record->bytes += p->elements * HETI_CAST(int64_t, heti_flow_element(r, f->kind));
         record->end = heti_now() - r->began;
     }
+    if (f->receives && f->adds) r->part->flow.taken[p->block]++;
     return f->receives && data ? heti_copy_runs(r, f, p, data) : HET_OK;
 }
 
 /* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
 static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
-    const int64_t window = f->data && !f->rings ? 1 : HETI_FLOW_WINDOW;
+    const int64_t window = f->data ? f->slots : HETI_FLOW_WINDOW;
     const heti_channel channel = f->rings ? HETI_CHANNEL_RING
                                           : HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, f->kind));
     for (;;) {
@@ -13363,7 +13473,7 @@ static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
         heti_box_run whole = heti_runs_from(f->next.first);
         char *data = heti_piece_data(f, f->begun);
         int done = 1;
-        while (f->begun > f->ended) {
+        while (f->begun > f->ended && heti_is_next(r, f)) {
             HETI_TRY(heti_test_post(r, &f->post[f->ended % HETI_FLOW_WINDOW], &done));
             if (!done) break;
             HETI_TRY(heti_end_piece(r, f));
@@ -13373,6 +13483,7 @@ static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
         whole.place = whole.first;
         f->under_way[slot] = f->next;
         f->begun++;
+        heti_begin_record(r, f);
         HETI_TRY(heti_start_post(r, &f->post[slot], f->receives, f->peer, channel,
                                  data ? data : heti_piece_at(r, f->kind, f->receives, &f->next, &whole),
                                  HETI_CAST(size_t, f->next.elements) * heti_flow_element(r, f->kind)));
@@ -13404,6 +13515,7 @@ static int heti_weights_there(const heti_rank *r) {
 static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     const char *what = kind == HETI_FLOW_WEIGHTS ? "copy of weights" : "copy of new weights";
     heti_flow_piece p = heti_before_pieces(a - r->ctx->share.schedule->action);
+    p.moved = a->stage;
     p.unit = unit;
     p.pass = pass;
     p.call = r->part->flow.call[kind];
@@ -13599,11 +13711,17 @@ static heti_flow *heti_ring_flow(const heti_part *part, int receives) {
     return &part->flow.flow[part->flow.flows + receives];
 }
 
+/* The record of the present job; -1: the rank has not come to it. */
+static int64_t heti_job_record(const heti_rank *r) {
+    const heti_ring_job *job = &r->part->ring.job[r->part->ring.done];
+    return *heti_record_of(r, job->gather, job->block);
+}
+
 /* What a member of the rank's seat gets from it in the present job, for the timeline. */
 static void heti_count_given(heti_rank *r, int64_t peer, int64_t bytes) {
     if (bytes == 0 || peer == r->rank) return;
     heti_count_sent(r, peer, HETI_CHANNEL_RING, bytes);
-    r->part->record[r->part->ring.job[r->part->ring.done].record].bytes += bytes;
+    r->part->record[heti_job_record(r)].bytes += bytes;
 }
 
 /* A move of a seat. At the start of a reduction, at the end of a gather (whole): all of the block
@@ -13671,8 +13789,8 @@ static int heti_moves(const heti_part *part) {
 /* Goes on with the jobs, as far as it goes without waiting. */
 static het_result heti_advance_ring(heti_rank *r) {
     heti_ring *ring = &r->part->ring;
-    while (ring->done < ring->planned && ring->job[ring->done].record >= 0) {
-        het_record *record = &r->part->record[ring->job[ring->done].record];
+    while (ring->done < ring->planned && heti_job_record(r) >= 0) {
+        het_record *record = &r->part->record[heti_job_record(r)];
         if (!ring->running) {
             record->start = heti_now() - r->began;
             ring->running = 1;
@@ -13689,52 +13807,44 @@ static het_result heti_advance_ring(heti_rank *r) {
     return HET_OK;
 }
 
-/* Whether an action is a REDUCE or GATHER with something to do in a ring: several ranks have the
-   block's sum. */
-static int heti_has_ring(const het_ctx *ctx, const het_action *a) {
-    if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) return 0;
-    return !ctx->chain.block[a->stage].frozen && ctx->share.owners[a->stage].holders > 1 &&
-           !ctx->share.owners[a->stage].direct &&
-           (a->kind == HET_ACTION_GATHER || !heti_is_sharded(ctx, HETI_FLOW_SUMS, a->stage));
-}
-
-/* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
-   them in the step before. VERDICT has told all ranks the same times, so that all have one order.
-   Where times are equal or not known it is the lists', which het_schedule_check has proved. */
-static void heti_order_rings(heti_rank *r) {
-    heti_part *part = r->part;
-    heti_ring *ring = &part->ring;
-    for (int64_t i = 0; i < part->actions; i++) {
-        const het_action *a = &part->action[i];
-        const int32_t gather = a->kind == HET_ACTION_GATHER;
-        const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
-        if (!heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a)) continue;
-        const heti_ring_job job = { a->stage, gather, -1 };
-        int64_t k = ring->planned++;
-        for (; k > 0 && ring->job[k - 1].gather == gather && ready[ring->job[k - 1].block] > ready[a->stage]; k--)
-            ring->job[k] = ring->job[k - 1];
-        ring->job[k] = job;
+/* The order of reductions, and that of gathers: in which all their ranks were ready for them in the
+   step before. VERDICT has told all ranks the same times, so that all have one order. Where times
+   are equal, or not known, reductions come from the last block to the first. The rank's rings are
+   jobs in this order. */
+static void heti_order_moves(heti_rank *r) {
+    const int64_t blocks = r->ctx->chain.block_count;
+    heti_ring *ring = &r->part->ring;
+    for (int64_t i = 0; i < (r->ctx->world.ranks > 1 ? 2 * blocks : 0); i++) {
+        const int32_t gather = i >= blocks;
+        const int64_t b = gather ? i - blocks : blocks - 1 - i, *ready = ring->ready + gather * blocks;
+        int64_t *order = ring->order + gather * blocks, k = i - gather * blocks;
+        for (; k > 0 && ready[order[k - 1]] > ready[b]; k--) order[k] = order[k - 1];
+        order[k] = b;
+    }
+    for (int64_t i = 0; i < (r->ctx->world.ranks > 1 ? 2 * blocks : 0); i++) {
+        const heti_ring_job job = { ring->order[i], i >= blocks };
+        if (heti_is_moved(r->ctx, job.gather, job.block) && !r->ctx->share.owners[job.block].direct &&
+            heti_holder_of(&r->ctx->share.owners[job.block], r->rank) >= 0)
+            ring->job[ring->planned++] = job;
     }
 }
 
-static heti_ring_job *heti_ring_job_of(const heti_rank *r, const het_action *a) {
-    heti_ring_job *job = r->part->ring.job;
-    while (job->block != a->stage || job->gather != (a->kind == HET_ACTION_GATHER)) job++;
-    return job;
-}
-
-static int heti_ring_began(const heti_rank *r, const het_action *a) {
-    return heti_has_ring(r->ctx, a) && heti_ring_job_of(r, a)->record >= 0;
+static int heti_moves_began(const heti_rank *r, const het_action *a) {
+    return heti_has_moves(r->ctx, a) && *heti_record_of(r, a->kind == HET_ACTION_GATHER, a->stage) >= 0;
 }
 
 /* The rank has come to a REDUCE or GATHER, or comes to it early. */
-static void heti_ring_start(heti_rank *r, const het_action *a, int64_t record) {
+static het_result heti_start_moves(heti_rank *r, const het_action *a, int64_t record) {
     heti_ring *ring = &r->part->ring;
-    int64_t *reached = ring->reached + (a->kind == HET_ACTION_GATHER ? r->ctx->chain.block_count : 0);
-    if (!heti_has_ring(r->ctx, a)) return;
-    heti_ring_job_of(r, a)->record = record;
+    const int gather = a->kind == HET_ACTION_GATHER;
+    if (!heti_has_moves(r->ctx, a)) return HET_OK;
+    *heti_record_of(r, gather, a->stage) = record;
+    if (r->ctx->world.ranks > 1)
+        ring->reached[gather * r->ctx->chain.block_count + a->stage] =
+            HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+    if (r->ctx->share.owners[a->stage].direct) return heti_start_flow(r, a);
     ring->jobs++;
-    reached[a->stage] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+    return HET_OK;
 }
 
 static het_result heti_try_steps(heti_rank *r);
@@ -14304,11 +14414,12 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
         if (!heti_takes_part(ctx, a)) continue;
         record++;
         if (a->kind < HET_ACTION_SEND_F || a->kind > HET_ACTION_REDUCE) break;
-        if (!heti_has_ring(ctx, a) || heti_ring_began(r, a) || heti_used_within(ctx, a->stage, stage->unit_begin, u))
+        if (!heti_has_moves(ctx, a) || heti_moves_began(r, a) ||
+            heti_used_within(ctx, a->stage, stage->unit_begin, u))
             continue;
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_open_record(r, &part->record[record], a);
-        heti_ring_start(r, a, record);
+        HETI_TRY(heti_start_moves(r, a, record));
     }
     return HET_OK;
 }
@@ -15153,8 +15264,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
                          HETI_CAST(int64_t, a->kind));
     }
-    heti_ring_start(r, a, r->part->records);
-    return heti_start_flow(r, a);
+    return heti_start_moves(r, a, r->part->records);
 }
 
 #ifdef HETI_THREADS
@@ -15182,7 +15292,7 @@ static het_result heti_execute(heti_rank *r) {
         het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a) || !heti_infers(ctx, r->rank)) continue;
         r->doing = a;
-        if (heti_ring_began(r, a)) {
+        if (heti_moves_began(r, a)) {
             part->records++;
             continue;
         }
@@ -15299,7 +15409,7 @@ static het_result heti_run_job(heti_rank *r) {
     HETI_TRY(heti_clear(r, part->loss, 1, sizeof *part->loss));
     HETI_TRY(heti_clear(r, part->squares, 1, sizeof *part->squares));
     if (trains) HETI_TRY(heti_begin_sums(r));
-    if (trains) heti_order_rings(r);
+    if (trains) heti_order_moves(r);
     heti_begin_updates(r);
     heti_begin_flows(r);
     HETI_TRY(heti_round_weights(r));

@@ -217,7 +217,7 @@ static int64_t play_moves(het_ctx *ctx, int gather, double value[HOLDERS][ELEMEN
     static ring_message queue[HOLDERS][HOLDERS][4 * HOLDERS];
     static heti_rank rank[HOLDERS];
     const heti_owners *owners = ctx->share.owners;
-    const heti_ring_job job = { 0, gather, 0 };
+    const heti_ring_job job = { 0, gather };
     int64_t head[HOLDERS][HOLDERS], tail[HOLDERS][HOLDERS], number[HOLDERS], i, k, sent = 0, moved = 1;
     int posted[HOLDERS], open[HOLDERS];
     memset(head, 0, sizeof head);

@@ -149,7 +149,7 @@ static int64_t check_shape(const shape *s)
         wrong += close_to("optimizer", s, r, got[r].optimizer, expected.optimizer, s->ranks == 1);
         wrong += close_to("activations", s, r, got[r].activations, expected.activations, 0);
         wrong += close_to("workspace", s, r, got[r].workspace, expected.workspace, 0);
-        pieces.cuts = s->cuts > 0 ? 8 * 2048 * (double)(s->ranks - 1) : 0; /* of what every other rank sends */
+        pieces.cuts = s->cuts > 0 ? 2 * 8 * 4096 * (double)(s->ranks - 1) : 0; /* of two cuts, of what every other rank sends and gets */
         wrong += close_to("communication", &pieces, r, got[r].communication, expected.communication, 0);
         wrong += close_to("device", s, r, got[r].device, expected.device, 0);
         wrong += close_to("saving", s, r, got[r].saving, expected.saving, 1);

@@ -218,21 +218,23 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      the smallest group that has both ranks, and the uplinks into the receiver's groups. Each serves
      the messages in the order in which they come to it, for bytes / its own bandwidth each; the
      first byte goes on at once, so that an idle network takes as long as its slowest part.
-   * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once
-     all have reached it, N - 1 steps that each take the time of the largest part on the slowest
-     link of the ring. Of a part one window is under way at a time (het_block_cost.windows), and a
-     slow link makes it wait once for each. Where these ranks are spread over processes, the
-     first of each process is the ring's member: before it the others send theirs there, one after
-     the other, behind it they get theirs back, the whole block on the way in of REDUCE and on the
-     way out of GATHER, their own part otherwise. A rank takes part in one ring at a time, the one
-     that was ready first, then the lower block. Rings share buses and uplinks with rings, the one
-     that starts first being served first, and messages with messages; a ring and a message do not
-     slow each other: a network that carries both at once does worse.
+   * REDUCE and GATHER: once all ranks whose lists have it have reached it, they send each other
+     what each owns, all at once: the time of the slowest of these messages. Of a message one window
+     is under way at a time (het_block_cost.windows), and a slow link makes it wait once for each.
+     The rank's next one begins when all bytes have left, a latency before the last have come. The
+     one that was ready first goes first, then the lower block. They share buses and uplinks with
+     each other, the one that starts first being served first, and messages with messages; the two
+     do not slow each other: a network that carries both at once does worse.
+   * More ranks than HETRAIN_DIRECT are a ring, in the order of ranks: N - 1 steps that each take
+     the time of the largest part on the slowest link of the ring. Where ranks are spread over
+     processes, of which one has several, the first of each is a ring's member: before it the others
+     send theirs there, one after the other, behind it they get theirs back, the whole block on the
+     way in of REDUCE and on the way out of GATHER, their own part otherwise.
    * Where blocks have keepers or teams by columns, or the plan divides sums or weights
-     (het_plan.shard), holders send each other what each owns, of columns what the other has of it:
-     REDUCE and GATHER take a latency and what the busiest sends or gets on the slowest link. Sums
-     that leave behind their calls need no REDUCE, weights that come before theirs no GATHER, but
-     between near sets.
+     (het_plan.shard), holders send what each owns, of columns what the other has of it: REDUCE and
+     GATHER take a latency and what the busiest sends or gets on the slowest link. Sums that leave
+     behind their calls need no REDUCE, weights that come before theirs no GATHER, but between near
+     sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * No message goes back over a cut (het_plan.cut), and B and I wait for none; a stage without a
      backward pass keeps nothing behind its F.
@@ -2487,10 +2489,10 @@ typedef struct heti_p_part {
 typedef struct heti_p_ring {
     int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
     double ready, start, sum;         /* start: when all its ranks have done the rings before it */
-    double busiest;                   /* bytes of the busiest rank, where it is `direct` */
+    double busiest;                   /* bytes of the busiest rank, where it is `divided` */
     int64_t before;                   /* of its ranks, those that have a ring to do before it */
     int32_t block, gather;
-    int32_t direct;                   /* 1: no ring, ranks send to each other */
+    int32_t direct, divided;          /* 1: no ring, ranks send to each other; not all ranks have all of it */
 } heti_p_ring;
 
 typedef struct heti_p_rank {
@@ -2507,7 +2509,8 @@ typedef struct heti_p_rank {
     double pass_begin, pass_end;      /* and when */
     int32_t state;                    /* heti_p_state */
     int64_t first_link, held;         /* while tables are made: -1: none; stages of one pipeline */
-    double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
+    double ring_free, ring_end;       /* when all of its last ring has left, and is there */
+    double verdict;                   /* when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
     double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
@@ -3036,10 +3039,10 @@ static double heti_p_used(const heti_p_sim *s, int64_t rank, double columns) {
     return 1 - columns * (1 - (row[1] - row[0]));
 }
 
-/* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where holders send
-   what they own straight to who owns or holds it (hetrain.h, >>flow): all of it but their own or,
-   between near sets, what one holds of its set's. */
-static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double bytes) {
+/* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where not all have
+   all of it (hetrain.h, >>flow): all but their own or, between near sets, what one holds of its
+   set's. */
+static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double bytes) {
     const double columns = s->costs->block[ring->block].columns;
     const het_plan *plan = s->plan;
     heti_p_part *part = s->part + ring->first;
@@ -3051,8 +3054,9 @@ static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double by
         workers += !heti_p_keeps(plan, part[i].rank);
         used += heti_p_used(s, part[i].rank, columns);
     }
-    ring->direct = weights || used < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
-    if (!ring->direct || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
+    ring->divided = weights || used < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
+    ring->direct |= ring->divided;
+    if (!ring->divided || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
     for (int64_t i = 0; i < n && weights && plan->near != NULL; i++) {
         for (k = 0; k < i && (plan->near[part[k].rank] != plan->near[part[i].rank] ||
                               heti_p_keeps(plan, part[k].rank)); k++) {}
@@ -3083,10 +3087,10 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     for (int64_t i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
     for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
-    heti_p_ring_direct(s, ring, bytes);
-    if (ring->direct) return;
     for (int64_t i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
-    for (int64_t i = 0; i < n; i = end) {
+    ring->direct = members == n && n <= HETRAIN_DIRECT;
+    heti_p_ring_divided(s, ring, bytes);
+    for (int64_t i = 0; i < n && !ring->divided; i = end) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);
         for (int64_t j = i; j < end; j++) own += part[j].share;
@@ -3869,7 +3873,7 @@ static double heti_p_ring_begins(const heti_p_sim *s, int64_t r, const het_actio
     const double *chain = rank->pass > 0 ? s->stage[rank->pass - 1].cost->chain : NULL;
     double rest, begins;
     if (a->kind == HET_ACTION_GATHER || s->costs->block == NULL || chain == NULL || !(chain[1] > chain[0]) ||
-        s->ring[heti_p_ring_index(s, a)].direct || s->stage[rank->pass - 1].team != NULL)
+        s->stage[rank->pass - 1].team != NULL || s->plan->shard >= HET_SHARD_GRADIENTS)
         return rank->clock;
     rest = (s->costs->block[a->stage].chain - chain[0]) / (chain[1] - chain[0]);
     rest = rest > 1 ? 1 : rest > 0 ? rest : 0;
@@ -4044,18 +4048,20 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
 
 /* ---- rings and verdicts: when nobody can go on without them ---- */
 
-typedef struct heti_p_took { double latency, seconds; } heti_p_took; /* latency: a part of seconds */
+/* latency: a part of seconds; leaves: until the ranks' next one may begin */
+typedef struct heti_p_took { double latency, seconds, leaves; } heti_p_took;
 
-/* A message that takes its link `seconds`. A window is under way at once, in quarters: its next
-   first one leaves when its last first one is there and its own others have left. */
+/* When a message that takes its link `seconds` has left. A window is under way at once, in
+   quarters: its next first one leaves when its last first one is there and its own others have
+   left. */
 static double heti_p_ring_message(double seconds, double latency, double windows) {
     const double full = windows > 1 ? HETI_T_CAST(double, HETI_T_CAST(int64_t, windows)) : 0;
     const double again = full < windows ? full : full - 1;
     double each;
-    if (!(windows > 1 && windows < 1e15)) return seconds + latency;
+    if (!(windows > 1 && windows < 1e15)) return seconds;
     each = latency + seconds / windows / 4;
     heti_p_at_least(&each, seconds / windows);
-    return again * each + seconds * ((windows - again) / windows) + latency;
+    return again * each + seconds * ((windows - again) / windows);
 }
 
 /* `count` transfers of `bytes` from one rank to another: what one takes, and what the wires have to
@@ -4076,7 +4082,8 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
         if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
-    took->seconds = heti_p_ring_message(took->seconds, link.latency, whole > 0 ? windows * (bytes / whole) : 0);
+    took->leaves = heti_p_ring_message(took->seconds, link.latency, whole > 0 ? windows * (bytes / whole) : 0);
+    took->seconds = took->leaves + link.latency;
     return HET_OK;
 }
 
@@ -4086,7 +4093,7 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
                                      heti_p_took way[2]) {
     const heti_p_part *part = s->part + ring->first;
     heti_p_took one;
-    way[0].latency = way[0].seconds = way[1].latency = way[1].seconds = 0;
+    HETI_T_CLEAR(way, 2);
     for (int64_t j = i + 1; j < end; j++)
         for (int out = 0; out < 2; out++) {
             HETI_T_TRY(heti_p_ring_transfer(s, ring, part[out ? i : j].rank, part[out ? j : i].rank,
@@ -4097,22 +4104,46 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
     return HET_OK;
 }
 
+/* The slowest of several that run at once. */
+static void heti_p_slowest(heti_p_took *took, const heti_p_took *one) {
+    heti_p_at_least(&took->latency, one->latency);
+    heti_p_at_least(&took->leaves, one->leaves);
+    heti_p_at_least(&took->seconds, one->seconds);
+}
+
+/* The same where ranks send to each other: what owners own, or what the busiest has under way. */
+static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
+    const heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    heti_p_took one;
+    het_link_cost link;
+    for (int64_t i = 0; i < n && ring->busiest > 0; i++) {
+        HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
+        one.latency = link.latency;
+        one.leaves = link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0;
+        one.seconds = link.latency + one.leaves;
+        heti_p_slowest(took, &one);
+    }
+    for (int64_t i = 0; i < n * n && !ring->divided; i++) {
+        const heti_p_part *from = &part[i / n], *to = &part[i % n];
+        if (from == to) continue;
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, from->rank, to->rank,
+                                        bytes * (ring->gather ? from : to)->share / ring->sum, 1, &one));
+        heti_p_slowest(took, &one);
+    }
+    return HET_OK;
+}
+
 /* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as
    long as the largest part takes on the slowest link, the slowest way out. Its loads are left on
    the wires. */
 static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    heti_p_took way[3] = { { 0, 0 }, { 0, 0 }, { 0, 0 } }, one[3]; /* in, out, a step */
+    heti_p_took way[3] = { { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } }, one[3]; /* in, out, a step */
     double largest = 0, turns = -1;
     int64_t i, end;
-    for (i = 0; i < n && ring->busiest > 0; i++) {
-        het_link_cost link;
-        HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
-        heti_p_at_least(&took->latency, link.latency);
-        heti_p_at_least(&took->seconds, link.latency + (link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0));
-    }
-    if (ring->direct) return HET_OK;
+    if (ring->direct) return heti_p_ring_direct_time(s, ring, bytes, took);
     for (i = 0; i < n; i = end, turns++) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);
@@ -4124,24 +4155,24 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
         HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[end < n ? end : 0].rank,
                                         bytes * largest / ring->sum, turns, &one[2]));
         HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, one));
-        for (int64_t j = 0; j < 3; j++) {
-            heti_p_at_least(&way[j].latency, one[j].latency);
-            heti_p_at_least(&way[j].seconds, one[j].seconds);
-        }
+        for (int64_t j = 0; j < 3; j++) heti_p_slowest(&way[j], &one[j]);
     }
     took->latency = way[0].latency + (turns > 0 ? turns * way[2].latency : 0) + way[1].latency;
     took->seconds = way[0].seconds + (turns > 0 ? turns * way[2].seconds : 0) + way[1].seconds;
+    took->leaves = took->seconds;
     return HET_OK;
 }
 
-/* A ring that can start at `start` and would take `seconds` ends when the last of its wires has
-   carried it. */
-static double heti_p_ring_wires(heti_p_sim *s, double start, const heti_p_took *took) {
+/* A ring that can start at `start` and would take that long ends when the last of its wires has
+   carried it; *left: when its ranks' next one may begin. */
+static double heti_p_ring_wires(heti_p_sim *s, double start, const heti_p_took *took, double *left) {
     double end = start + took->seconds;
+    *left = start + took->leaves;
     while (s->wires > 0) {
         heti_p_wire *wire = &s->wire[s->loaded[--s->wires]];
         heti_p_at_least(&wire->ring_free, start);
         wire->ring_free += wire->load;
+        heti_p_at_least(left, wire->ring_free);
         heti_p_at_least(&end, wire->ring_free + took->latency);
         wire->load = 0;
     }
@@ -4153,19 +4184,20 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
     const double bytes = heti_p_ring_bytes(s, ring);
-    heti_p_took took = { 0, 0 };
-    double end;
+    heti_p_took took = { 0, 0, 0 };
+    double left;
     if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &took));
-    end = heti_p_ring_wires(s, ring->start, &took);
+    const double end = heti_p_ring_wires(s, ring->start, &took, &left);
     heti_p_at_least(&s->result->makespan, end);
     for (int64_t j = 0; j < ring->wanted; j++) {
-        s->rank[part[j].rank].ring_free = end;
+        s->rank[part[j].rank].ring_free = left;
+        heti_p_at_least(&s->rank[part[j].rank].ring_end, end);
         if (part[j].record >= 0) {
             s->record[part[j].record].end = end;
             s->record[part[j].record].bytes = heti_p_whole_bytes(bytes);
         }
         if (part[j].next < 0) continue;
-        heti_p_at_least(&s->ring[part[j].next].start, end);
+        heti_p_at_least(&s->ring[part[j].next].start, left);
         if (--s->ring[part[j].next].before == 0) heti_p_push_ring(s, part[j].next);
     }
     return HET_OK;
@@ -4264,7 +4296,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     for (int64_t r = 0; r < s->ranks; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
-        heti_p_at_least(&rank->clock, rank->ring_free);
+        heti_p_at_least(&rank->clock, rank->ring_end);
         if (rank->state == HETI_P_VERDICT) {
             *done = 0;
             heti_p_sim_spend(s, r, rank->clock, heti_p_rank_cost(s, r)->verdict);

@@ -1302,7 +1302,7 @@ typedef struct heti_s_held {
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double weights, expanded;         /* bytes of these weights, of the floats that a call makes of int8 */
     double kept;                      /* of several updates: elements whose versions it keeps */
-    double pieces;                    /* bytes on the host for what it exchanges piece by piece */
+    double pieces, ring;              /* bytes on the host for what it exchanges piece by piece, in a ring */
     /* weights that come for a call, and sums that leave behind it: bytes of the largest unit;
        that it has to fetch, or does not own, of so many; the slowest link that they take, 1 over
        its bandwidth */
@@ -1367,7 +1367,8 @@ typedef struct heti_s_holding {
     uint64_t *peer, *both;
     double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
                                          anybody owns of a trained block at most */
-    int near, boxes;                  /* there are several near sets that hold all weights; a team by columns */
+    int near, boxes, divided;         /* there are several near sets that hold all weights; a team by columns;
+                                         not all holders have all of what they hold */
     heti_t_arena arena;               /* of the arrays */
 } heti_s_holding;
 
@@ -1466,7 +1467,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
     const double windows = plan->updates > 1 && holders > 1 && plan->staleness > 1 /* het_plan.staleness */
                                ? heti_s_real(plan->staleness < plan->updates ? plan->staleness : plan->updates) : 1;
-    int direct = weights;
+    int direct = weights || (holders > 1 && holders <= HETRAIN_DIRECT && !block->frozen);
     for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
         heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
     HETI_T_CLEAR(h->both, h->words);
@@ -1495,6 +1496,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
             sums || keeps ? windows * own : elements;
         to->state += own;
     }
+    for (int64_t i = 0; i < holders && !direct && holders > 1 && !block->frozen; i++)
+        h->held[h->rank[i]].ring = 8 * HETRAIN_RING_WINDOW;
     if (direct) heti_s_most(&h->largest, bytes);
     if (sums || direct) heti_s_most(&h->owned, owned);
     for (int64_t i = 0; i < holders && (sums || direct); i++)
@@ -1563,24 +1566,29 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
 
-enum { HETI_S_PIECE = 1 << 22, HETI_S_BOX_PIECE = 1 << 16 }; /* hetrain.h's heti_most_piece */
+/* hetrain.h's heti_most_piece, the second: four of them; ranks of which all pairs are looked at, of
+   more only where a plan divides what they hold. */
+enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_RING_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
    the host's, both ways of all three kinds. */
 static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
-    const double most = h->boxes ? HETI_S_BOX_PIECE : HETI_S_PIECE;
+    const double most = h->boxes ? HETI_S_BOX_PIECE : h->divided ? HETI_S_PIECE : HETI_S_WINDOW / 4;
     double piece = 8 * heti_s_smaller(h->owned, most);
     int64_t i;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
     if (h->boxes)
         piece = 2 * piece + 2 * heti_s_smaller(h->largest, 4 * most);
     else if (i < h->profile->kinds)
-        piece = 2 * piece + 4 * heti_s_smaller(h->largest, HETI_S_PIECE);
+        piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * heti_s_smaller(h->largest, 4 * most);
+    if (!h->divided) piece *= 4;
     for (int64_t r = 0; r < plan->ranks; r++) {
-        heti_s_held *to = &h->held[r];
-        for (i = 0; i < plan->ranks && h->words > 0; i++)
-            if (i != r && (h->peer[r * h->words + i / 64] >> i % 64 & 1u) != 0) to->pieces += piece;
+        const uint64_t *peer = &h->peer[r * h->words];
+        int64_t peers = h->words > 0 ? 0 : HETRAIN_DIRECT; /* with itself */
+        for (int64_t w = 0; w < h->words; w++)
+            for (uint64_t left = peer[w]; left != 0; left &= left - 1) peers++;
+        if (peers > 0) h->held[r].pieces = heti_s_real(peers - 1) * piece;
     }
     for (int64_t g = 0; g < plan->stages; g++)
         for (int64_t u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++)
@@ -1610,7 +1618,8 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     for (int64_t r = 0; r < plan->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         if (plan->updates > 1 || (team != NULL && team->columns != 0)) h->boxes = 1;
-        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes) h->words = (plan->ranks + 63) / 64;
+        h->divided |= plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes;
+        if (h->divided || plan->ranks <= HETI_S_FEW) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
     HETI_T_TRY(heti_s_arrays(&h->arena, 0, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
@@ -1652,8 +1661,7 @@ static size_t heti_s_saved(const het_profile *p) {
     return heti_s_bytes((trained < all ? trained : all) * 4 + trained * p->state_bytes);
 }
 
-/* bytes before a message's rows; of a reduction's messages */
-enum { HETI_S_ENVELOPE = 64, HETI_S_RING_CHUNK = 131072 * 8 };
+enum { HETI_S_ENVELOPE = 64 }; /* bytes before a message's rows */
 
 static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s_held *held, const het_needs *needs,
                                const het_shape *shape, het_memory *memory) {
@@ -1684,8 +1692,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         to->activations = heti_s_bytes(slots * m->slot + lean * h->lean + carries * (m->carry + own + 128) +
                                        chains * m->chain + m->once + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
-                                         (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
+        to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces + h->ring);
         to->stored = heti_s_bytes(heti_s_real(of->places) * h->stored);
         to->host = to->communication + to->stored;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
@@ -5098,31 +5105,39 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
     return count;
 }
 
-/* Rings of the blocks of each rank at least: s->ring gets those of reductions, the most of a rank's
-   gathers comes back. The largest part is no less than an even one. 0 where processes are members,
-   which exchange in two levels, and with keepers, to whom all goes straight. */
+/* Reductions and gathers of the blocks of each rank at least: s->ring gets those of reductions, the
+   most of a rank's gathers comes back. The largest part is no less than an even one. Ranks that send
+   to each other meet a latency once for all blocks, the least of any block's. 0 where processes are
+   members, which exchange in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
-    double most = 0, *gathers = s->pipeline_time;
+    double most = 0, least = 1e300, *gathers = s->pipeline_time;
     int64_t n;
     for (int64_t i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
     for (int64_t i = 0; i < s->d.cluster->groups; i++)
         if (s->d.cluster->group[i].process || c->keepers > 0) return 0;
     for (int64_t b = 0; b < p->blocks; b++) {
-        double reduce = 0, gather = 0, elements = heti_s_real(p->block[b].elements);
+        double reduce = 0, gather = 0, late = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
         for (int64_t i = 0; i < n; i++) {
             const het_link_cost link = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
-            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0;
-            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (link.latency + each * p->reduce_bytes));
-            gather = heti_s_larger(gather, heti_s_real(n - 1) * (link.latency + each * p->gather_bytes));
+            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0,
+                         steps = n > HETRAIN_DIRECT ? heti_s_real(n - 1) : 1,
+                         latency = n > HETRAIN_DIRECT ? link.latency : 0;
+            reduce = heti_s_larger(reduce, steps * (latency + each * p->reduce_bytes));
+            gather = heti_s_larger(gather, steps * (latency + each * p->gather_bytes));
+            late = heti_s_larger(late, link.latency - latency);
         }
+        least = heti_s_smaller(least, late);
         for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
             s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
             gathers[s->scratch[i]] += c->shard >= HET_SHARD_WEIGHTS ? 0 : gather;
         }
     }
-    for (int64_t i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
+    for (int64_t i = 0; i < s->ranks; i++) {
+        if (s->ring[i] > 0) s->ring[i] += least;
+        if (gathers[i] > 0) most = heti_s_larger(most, gathers[i] + least);
+    }
     return most;
 }
 
@@ -5592,7 +5607,7 @@ static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, in
     return slowest;
 }
 
-/* About the seconds of reductions, updates and gathers of the busiest device: as rings that do not
+/* About the seconds of reductions, updates and gathers of the busiest device: as if they did not
    disturb each other. */
 static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *profile = s->d.profile;
@@ -5608,7 +5623,9 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t u = 0; u < s->units; u++) {
         const double elements = s->before[u + 1].trained - s->before[u].trained;
         const het_link_cost link = heti_s_unit_link(s, c, u);
-        double seconds = (holders - 1) * (2 * link.latency + link.bandwidth * elements * bytes / holders);
+        double seconds = holders > HETRAIN_DIRECT ?
+            (holders - 1) * (2 * link.latency + link.bandwidth * elements * bytes / holders) :
+            link.bandwidth * elements * bytes / holders; /* latencies hide behind each other */
         if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
             seconds = 2 * link.latency + link.bandwidth * elements * bytes *
                       heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
@@ -6802,7 +6819,7 @@ static void heti_s_seek_sums(heti_s_seek *s) {
 static void heti_s_seek_bytes(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
     s->always = p->rank_weights + p->rank_gradients + p->rank_workspace - 4 + /* rounded to bytes */
-        (s->ranks > 1 ? heti_s_real(HETI_S_RING_CHUNK + 2 * HETI_S_ENVELOPE) : 0);
+        (s->ranks > 1 ? heti_s_real(2 * HETI_S_ENVELOPE) : 0);
     for (int64_t b = 0; b < p->blocks; b++) {
         const het_block_profile *block = &p->block[b];
         const int64_t first = p->use[block->first_use] + 1;
@@ -7956,10 +7973,11 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
     a->share = HETI_S_ROOM(double, a->plan->pipelines);
 }
 
-/* The least seconds of every block's REDUCE, and which ranks have one. */
+/* The least seconds of every block's REDUCE, and which ranks have one. Nothing moves by that of sums
+   that left behind their calls. */
 static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
     for (int64_t i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
-    for (int64_t i = 0; i < t->records; i++) {
+    for (int64_t i = 0; i < t->records && a->plan->shard < HET_SHARD_GRADIENTS; i++) {
         const het_record *r = &t->record[i];
         if (r->action.kind != HET_ACTION_REDUCE || r->action.stage < 0 ||
             r->action.stage >= a->search.profile->blocks || !(r->end > r->start))
@@ -7972,8 +7990,8 @@ static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
     }
 }
 
-/* What reductions take where links are as given: each of a ring's N - 1 rounds moves an N-th of the
-   block, one window at a time (hetrain_plan.h). */
+/* What reductions take where links are as given: an N-th of the block from rank to rank at once or,
+   in a ring, N - 1 times, one window at a time (hetrain_plan.h). */
 static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
     heti_s_observe_reductions(a, t);
     for (int64_t i = 0; i < a->search.profile->blocks; i++) {
@@ -7981,7 +7999,7 @@ static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
         const het_block_cost *block = &a->predict.costs->costs.block[i];
         const double windows = ring->ranks > 0 ? block->windows / heti_s_real(ring->ranks) : 0;
         ring->nominal = ring->seconds;
-        ring->trips = heti_s_real(ring->ranks - 1) * (windows > 1 ? windows : 1);
+        ring->trips = (ring->ranks > HETRAIN_DIRECT ? heti_s_real(ring->ranks - 1) : 1) * (windows > 1 ? windows : 1);
         if (ring->ranks > 0) ring->bytes = block->reduce_bytes / heti_s_real(ring->ranks) / (windows > 1 ? windows : 1);
     }
 }
