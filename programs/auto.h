@@ -114,6 +114,9 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
         layout_name(d, p->device[r].name, sizeof p->device[r].name);
         name = strlen(p->device[r].name);
         if (d->speed > 0 && d->speed < 1) snprintf(p->device[r].name + name, sizeof p->device[r].name - name, "@%g", d->speed);
+        name = strlen(p->device[r].name);
+        if (d->max_tokens > 0) snprintf(p->device[r].name + name, sizeof p->device[r].name - name, "#%lld", (long long)d->max_tokens);
+        p->device[r].max_tokens = (double)d->max_tokens;
         p->device[r].speed = d->speed > 0 ? d->speed : 1;
         /* estimates leave out what rounding to 64 bytes adds */
         p->device[r].memory = d->memory_limit > 0 ? 0.99 * (double)d->memory_limit - 16384 : 0;

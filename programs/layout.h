@@ -372,8 +372,8 @@ static inline void layout_warn(const het_plan *plan, int64_t formed, int64_t mic
              poors > 1 ? "s" : "", pipelines, poors > 1 ? "ve" : "s", (long long)formed, why != NULL ? why : feeding);
 }
 
-/* Tokens of a micro-batch that each pipeline takes, by what its ranks take. 0: any, all of them. */
-static inline int layout_limits(const layout *l, const het_plan *plan, int64_t limit[LAYOUT_RANKS]) {
+/* Tokens of a micro-batch that each pipeline takes, and the rank that takes no more; whether some takes less than `most`. */
+static inline int layout_limits(const layout *l, const het_plan *plan, int64_t most, int64_t limit[LAYOUT_RANKS], int64_t rank[LAYOUT_RANKS]) {
     int limited = 0;
     for (int64_t p = 0; plan != NULL && plan->pipelines <= LAYOUT_RANKS && p < plan->pipelines; p++) {
         limit[p] = INT64_MAX;
@@ -381,10 +381,11 @@ static inline int layout_limits(const layout *l, const het_plan *plan, int64_t l
             int64_t count;
             const het_team_member *team = het_plan_team(plan, plan->stage[g].rank, &count);
             for (int64_t i = 0; i < count; i++) {
-                const int64_t tokens = l->all[team != NULL ? team[i].rank : plan->stage[g].rank].max_tokens;
-                if (tokens > 0 && tokens < limit[p]) limit[p] = tokens, limited = 1;
+                const int64_t r = team != NULL ? team[i].rank : plan->stage[g].rank, tokens = l->all[r].max_tokens;
+                if (tokens > 0 && tokens < limit[p]) limit[p] = tokens, rank[p] = r;
             }
         }
+        limited |= limit[p] < most;
     }
     return limited;
 }

@@ -57,7 +57,7 @@ static const option options[] = {
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0,
       "with --profile: which it must be of, FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
     { "--experts", "E,K", OPTION_TEXT, AT(experts), 0, 0, "with --model: E experts in place of each MLP, as of train" },
-    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE],..., names of the profile" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE][#TOKENS],..., names of the profile" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "with --profile: sequences a micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: those of the plan, or the model's context" },
     { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "without --simulate: sequences a granule; 0: as the profile was measured, or by rule" },
@@ -689,18 +689,22 @@ static int simulate(settings *s, problem *p) {
 
 static const char *source(const settings *s) { return s->hardware != NULL ? "--hardware" : "--profile"; }
 
-/* NAME[@SPEED][/SIZE]: SPEED times as fast as the profile of that name, SIZE bytes. */
+/* NAME[@SPEED][/SIZE][#TOKENS]: SPEED times as fast as the profile of that name, SIZE bytes, micro-batches of at most TOKENS. */
 static int read_device(const settings *s, const char *item, size_t length, het_cluster_device *device) {
-    const size_t name = strcspn(item, "@/,");
+    const size_t name = strcspn(item, "@/#,"), tokens = strcspn(item, "#,");
     char digits[32];
     double size;
-    int64_t speed = 0;
+    int64_t speed = 0, most;
     memset(device, 0, sizeof *device);
     device->speed = 1;
     if (name == 0 || name >= sizeof device->profile)
         return fail(BAD_INPUT, "--devices %s: %.*s: a name has 1 to 47 characters", s->devices, (int)length, item);
     memcpy(device->profile, item, name);
-    if (name < length && item[name] == '@') speed = (int64_t)strcspn(item + name + 1, "/,");
+    snprintf(digits, sizeof digits, "%.*s", (int)(tokens < length ? length - tokens - 1 : 0), item + tokens + 1);
+    if (tokens < length && !parse_integer(digits, 1, INT32_MAX, &most))
+        return fail(BAD_INPUT, "--devices %s: #%s: the most tokens of a micro-batch, from 1 on", s->devices, digits);
+    if (tokens < length) device->max_tokens = (double)most, length = tokens;
+    if (name < length && item[name] == '@') speed = (int64_t)strcspn(item + name + 1, "/#,");
     snprintf(digits, sizeof digits, "%.*s", (int)(speed < 31 ? speed : 31), item + name + 1);
     if (name < length && item[name] == '@' && (!parse_real(digits, 1e-6, 1e6, &device->speed) || !(device->speed > 0)))
         return fail(BAD_INPUT, "--devices %s: @%s: a speed from 1e-6 to 1e6", s->devices, digits);

@@ -318,15 +318,13 @@ static int configure_devices(job *j) {
 
 /* Items go together to micro-batches of at most `most` of them, and of what the devices of the plan's pipelines take. */
 static int group_items(job *j, const het_plan *plan, int64_t most) {
-    int64_t limit[LAYOUT_RANKS], counts[LAYOUT_RANKS];
+    int64_t limit[LAYOUT_RANKS], rank[LAYOUT_RANKS], counts[LAYOUT_RANKS];
     const int64_t least = j->feed.item_sequences * j->feed.length;
-    const int limited = layout_limits(&j->ranks, plan, limit);
-    for (int64_t r = 0; r < j->ranks.world; r++) {
-        const int64_t tokens = j->ranks.all[r].max_tokens;
-        if (tokens > 0 && tokens < least)
+    const int limited = layout_limits(&j->ranks, plan, (most < j->feed.items ? most : j->feed.items) * least, limit, rank);
+    for (int64_t p = 0; limited && p < plan->pipelines; p++)
+        if (limit[p] < least)
             return fail(BAD_INPUT, "--devices %s: rank %lld takes micro-batches of %lld tokens at most; the least of this step have %lld (--length, "
-                        "--granule)", j->set.devices, (long long)r, (long long)tokens, (long long)least);
-    }
+                        "--granule)", j->set.devices, (long long)rank[p], (long long)limit[p], (long long)least);
     return feed_group(&j->feed, most, plan, limited ? limit : NULL, counts);
 }
 
@@ -830,10 +828,9 @@ static int configure_plan(job *j) {
     if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)
         return fail(BAD_INPUT, "--adapt: plans one update a step, this run makes %lld; --adapt-shares keeps them", (long long)j->ranks.plan->updates);
-    for (int64_t r = 0; r < j->ranks.world && (automatic || s->adapt > 0); r++)
-        if (j->ranks.all[r].max_tokens > 0)
-            return fail(BAD_INPUT, "--devices %s: the planner gives all ranks micro-batches of one size; #%lld wants a --plan, and no --adapt",
-                        s->devices, (long long)j->ranks.all[r].max_tokens);
+    if (s->adapt > 0 && !automatic && j->feed.limited)
+        return fail(BAD_INPUT, "--adapt: counts on micro-batches of one size, and some ranks of --devices %s take less than those of %lld tokens: "
+                    "fewer --sequences, or --plan auto", s->devices, (long long)(j->feed.most * j->feed.item_sequences * j->feed.length));
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
     if ((status = get_profile(j)) != 0 || (!automatic && !timed && s->adapt <= 0)) return status;
@@ -963,9 +960,10 @@ static const char *less_memory(const settings *s) {
 
 /* Room for a plan's micro-batches of so many items of a step. */
 static void limit_micro_batches(const job *j, het_limits *limits, const het_plan *plan, int64_t most) {
-    int64_t limit[LAYOUT_RANKS], counts[LAYOUT_RANKS];
-    const int limited = layout_limits(&j->ranks, plan, limit);
+    int64_t limit[LAYOUT_RANKS], rank[LAYOUT_RANKS], counts[LAYOUT_RANKS];
+    int limited;
     limits->max_sequences = most * j->feed.item_sequences, limits->max_tokens = limits->max_sequences * j->feed.length;
+    limited = layout_limits(&j->ranks, plan, limits->max_tokens, limit, rank);
     limits->max_micro_batches = feed_count(&j->feed, most, plan, limited ? limit : NULL, counts);
 }
 

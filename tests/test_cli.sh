@@ -94,8 +94,9 @@ refuses '--devices|cpu:1,|expected' train --data text --devices cpu:1,
 refuses '--devices|cpu:0|threads' train --data text --devices cpu:1,cpu:0
 refuses '--devices|rank 1|--devices .../SIZE) of 2 kB|--recompute' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
 refuses '--devices|#0: the most tokens' train --data text --devices cpu:1#0
+refuses '--adapt|cpu:1#16|of 32 tokens|--plan auto' train --data text --devices cpu:1,cpu:1#16 --plan dp --adapt "${tiny[@]}"
+refuses '--plan auto|smallest|of 16 tokens|device 1 (cpu:1#15)|takes 15' train --data text --devices cpu:1#8,cpu:1#15 --plan auto "${tiny[@]}"
 refuses '--devices|rank 1|15 tokens at most|have 16' train --data text --devices cpu:1,cpu:1#15 "${tiny[@]}"
-refuses '--devices|#16 wants a --plan' train --data text --devices cpu:1,cpu:1#16 --plan auto "${tiny[@]}"
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 refuses 'Open MPI|3 processes|train_mpi' train --data text
 refuses '--devices|cuda:0|built without CUDA|make cuda' train --data text --devices cuda:0
 refuses '--devices|cuda|expected cpu:N or cuda:N' train --data text --devices cuda
@@ -306,7 +307,7 @@ accepts 'the same run on the best plan for a fast and a slow rank' train --data 
     --save-profile profile.json --save-plan auto.json "${tiny[@]}"
 best=$(grep '^weights' out)
 report "$(grep -q 'no plan can take less' out && grep -q '^profile ' out && [ -s auto.json ] && [ -s profile.json ]; echo $?)" 'it is shown and saved' "$(cat out)"
-accepts 'the same run that adapts' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1@0.4 --granule 1 --plan auto --profile profile.json --plan-seconds 1 \
+accepts 'the same run that adapts, with a rank that takes one sequence' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1@0.4#16 --granule 1 --plan auto --profile profile.json --plan-seconds 1 \
     --adapt --slow 6:0@0.2 --log adapted.jsonl "${tiny[@]}"
 report "$([ "$best" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$best" "$(cat out)"
 accepts 'the same run on one rank' train --data text --steps 20 --hash --quiet --devices cpu:1 --granule 1 "${tiny[@]}"

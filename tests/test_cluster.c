@@ -79,6 +79,7 @@ static void expect_same(const het_cluster *a, const het_cluster *b)
         assert_int_equal(a->device[i].group, b->device[i].group);
         IS(a->device[i].speed, b->device[i].speed);
         IS(a->device[i].memory, b->device[i].memory);
+        IS(a->device[i].max_tokens, b->device[i].max_tokens);
     }
     for (i = 0; i < a->groups; i++) {
         assert_string_equal(a->group[i].name, b->group[i].name);
@@ -137,8 +138,8 @@ static void random_group(support_buffer *to, uint64_t *seed, int room, int proce
         if (i > 0) support_buffer_append(to, ",", 1);
         if (room > 0 && support_below(seed, 2) == 0) random_group(to, seed, room - 1, process || here);
         else {
-            snprintf(text, sizeof text, "{\"device\":\"d%d\",\"speed\":%g,\"count\":%d,\"memory\":%d%s}", (int)support_below(seed, 2),
-                0.25 * (double)(1 + support_below(seed, 3)), (int)(1 + support_below(seed, 3)), (int)support_below(seed, 2),
+            snprintf(text, sizeof text, "{\"device\":\"d%d\",\"speed\":%g,\"count\":%d,\"memory\":%d,\"max_tokens\":%d%s}", (int)support_below(seed, 2),
+                0.25 * (double)(1 + support_below(seed, 3)), (int)(1 + support_below(seed, 3)), (int)support_below(seed, 2), (int)support_below(seed, 2),
                 support_below(seed, 2) ? ",\"name\":\"x#0\"" : "");
             support_buffer_append(to, text, strlen(text));
         }
@@ -180,11 +181,13 @@ static void flat(void **state)
     device[0].speed = 1;
     device[1].speed = 0.5;
     device[1].memory = 1e9;
+    device[1].max_tokens = 512;
     device[1].group = 99;
     EXPECT_OK(het_cluster_flat(2, device, 0.001, 1e9, NULL, &c, &error));
     assert_int_equal(c->groups, 1);
     assert_int_equal(c->device[1].group, 0);
     IS(c->device[1].speed, 0.5);
+    IS(c->device[1].max_tokens, 512);
     IS(c->group[0].latency, 0.001);
     assert_int_equal(c->group[0].process, 1);
     (void)round_trip(c);
@@ -345,6 +348,7 @@ static void broken_files(void **state)
     REFUSE("{\"members\":[{\"device\":\"x\",\"memory\":^\"80GB\"}]}", "memory|80GB|K, M, G");
     REFUSE("{\"members\":[{\"device\":\"x\",\"memory\":^\"G\"}]}", "memory|G|K, M, G");
     REFUSE("{\"members\":[{\"device\":\"x\",\"memory\":^-1}]}", "memory|-1|from 0");
+    REFUSE("{\"members\":[{\"device\":\"x\",\"max_tokens\":^-1}]}", "max_tokens|-1|from 0");
     REFUSE("{\"bus\":^\"5ms\",\"members\":[" DEVICE "]}", "bus|5ms|K, M, G");
     REFUSE("{\"link\":{\"latency\":^\"5G\"},\"members\":[" DEVICE "]}", "latency|5G|ms");
     REFUSE("{\"link\":{\"latency\":^\"1.2.3ms\"},\"members\":[" DEVICE "]}", "latency|1.2.3ms|ms");

@@ -12,6 +12,7 @@
 typedef struct job {
     het_plan *plan;
     het_stage_cost stage[MOST_STAGES];
+    het_rank_cost rank[MOST_STAGES];
     het_costs costs;
     het_pack_desc desc;
     int64_t tokens[MOST_GRANULES], sequences[MOST_GRANULES];
@@ -244,6 +245,21 @@ static void all_partitions(const job *j, int64_t i, int64_t m, double *tokens, d
     }
 }
 
+/* Tokens of a micro-batch that a pipeline takes, by what its ranks do. */
+static double limit_of(const job *j, int64_t p)
+{
+    double limit = 1e300;
+    int64_t g, i, count;
+    for (g = j->plan->first_stage[p]; g < j->plan->first_stage[p + 1] && j->costs.rank != NULL; g++) {
+        const het_team_member *team = het_plan_team(j->plan, j->plan->stage[g].rank, &count);
+        for (i = 0; i < count; i++) {
+            const double own = j->rank[team != NULL ? team[i].rank : j->plan->stage[g].rank].max_tokens;
+            if (own > 0 && own < limit) limit = own;
+        }
+    }
+    return limit;
+}
+
 /* ---- what is always true of a packing ---- */
 
 static void check_packing(const job *j, const het_packing *k)
@@ -282,6 +298,8 @@ static void check_packing(const job *j, const het_packing *k)
         sum += k->counts[p];
     }
     assert_int_equal(sum, k->micro_batches);
+    for (p = m = 0; p < k->pipelines; p++)
+        for (i = 0; i < k->counts[p]; i++) assert_true(k->tokens[m++] <= limit_of(j, p));
     if (k->plain_seconds > 0) assert_true(k->seconds <= k->plain_seconds);
     assert_true(k->evaluations >= 1);
     free(met);
@@ -534,6 +552,93 @@ static void test_schedules(void **state)
     }
 }
 
+/* ---- pipelines that take unequal numbers of tokens ---- */
+
+/* The shortest step of all partitions of the granules into micro-batches in all orders that pipelines take; negative: there is none. */
+typedef struct best_order { const job *j; het_packing packing; double tokens[6], pairs[6], sequences[6], best; int64_t micro_batches; } best_order;
+
+static void best_of_orders(best_order *b, int64_t m)
+{
+    int64_t order[6], counts[8], i, p;
+    het_packing *k = &b->packing;
+    memset(k, 0, sizeof *k);
+    k->micro_batches = m, k->pipelines = b->j->plan->pipelines, k->counts = counts;
+    k->tokens = b->tokens, k->pairs = b->pairs, k->sequences = b->sequences;
+    het_plan_micro_batches(b->j->plan, m, counts);
+    for (i = 0; i < m; i++) order[i] = i;
+    do {
+        int taken = 1;
+        for (p = i = 0; p < k->pipelines; i += counts[p++])
+            for (int64_t n = i; n < i + counts[p]; n++) taken &= b->tokens[order[n]] <= limit_of(b->j, p);
+        if (taken) {
+            const double seconds = simulate_order(b->j, k, order, NULL);
+            if (b->best < 0 || seconds < b->best) b->best = seconds;
+        }
+    } while (next_order(order, m));
+}
+
+static void best_of_partitions(best_order *b, int64_t i, int64_t m)
+{
+    if (i == b->j->desc.granules) {
+        best_of_orders(b, m);
+        return;
+    }
+    for (int64_t k = 0; k <= m && k < b->j->desc.max_micro_batches; k++) {
+        if (k == m) b->tokens[k] = b->pairs[k] = b->sequences[k] = 0;
+        b->tokens[k] += (double)b->j->tokens[i], b->pairs[k] += b->j->pairs[i], b->sequences[k] += (double)b->j->sequences[i];
+        best_of_partitions(b, i + 1, k == m ? m + 1 : m);
+        b->tokens[k] -= (double)b->j->tokens[i], b->pairs[k] -= b->j->pairs[i], b->sequences[k] -= (double)b->j->sequences[i];
+    }
+}
+
+/* Some ranks take small micro-batches only: none is ever given a larger one. Steps are as near to the best of all ways as where ranks take any,
+   which is 1.086 of it in the mean of these. */
+static void test_pipelines_that_take_less(void **state)
+{
+    static const char *const names[] = { "dp", "dp", "dp2xpp2", "pp", "dp2xcp2" };
+    static const int64_t ranks[] = { 2, 3, 4, 2, 4 };
+    uint64_t random = 8;
+    double sum = 0, worst = 1;
+    int found = 0, best = 0, none = 0, missed = 0;
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        job *j = job_make(names[round % 5], "1f1b", ranks[round % 5], 1);
+        het_packing *packing = NULL;
+        het_error error;
+        best_order b;
+        int64_t r;
+        memset(&b, 0, sizeof b);
+        b.j = j, b.best = -1;
+        job_costs(j, &random);
+        job_granules(j, 3 + round % 4, 60, &random);
+        j->costs.rank = j->rank;
+        for (r = 0; r < ranks[round % 5]; r++) {
+            j->rank[r].step = 1;
+            if (support_below(&random, 3) < 2) j->rank[r].max_tokens = (double)(20 + support_below(&random, 100));
+        }
+        j->desc.max_micro_batches = 2 + support_below(&random, j->desc.granules - 1);
+        best_of_partitions(&b, 0, 0);
+        error.text[0] = 0;
+        if (het_pack(&j->desc, &packing, &error) == HET_OK) {
+            check_packing(j, packing);
+            assert_true(packing->seconds >= b.best * (1 - 1e-12) && b.best > 0);
+            sum += packing->seconds / b.best;
+            if (packing->seconds > worst * b.best) worst = packing->seconds / b.best;
+            best += close_to(packing->seconds, b.best);
+            found++;
+        } else {
+            support_expect(error.code, HET_ERR_LIMIT, error.text, "max_tokens", "het_pack", __LINE__);
+            none += b.best < 0;
+            missed += b.best >= 0;
+        }
+        het_packing_free(packing);
+        job_end(j);
+    }
+    print_message("%d packed, %d of them the best way, %.4f of it in the mean, %.3f at worst; %d have none, of %d none was found\n", found, best,
+                  sum / found, worst, none, missed);
+    assert_true(found > 60 && none > 10 && missed <= found / 20 && sum / found < 1.1);
+}
+
 /* ---- larger steps ---- */
 
 static void test_limits(void **state)
@@ -552,6 +657,7 @@ static void test_limits(void **state)
         if (round % 4 == 1) j->desc.pairs = NULL;
         if (round % 4 == 2) j->desc.sequences = NULL;
         if (which >= 5) j->plan->share[round % j->plan->pipelines] = round % 2 ? 0 : 2.5;
+        if (round >= 30) j->costs.rank = j->rank, j->rank[0].max_tokens = 500; /* the longest granule */
         j->desc.evaluations = 40;
         packing = pack(j);
         check_packing(j, packing);
@@ -895,6 +1001,7 @@ int main(void)
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_pipelines_that_take_less),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_large),

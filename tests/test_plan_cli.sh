@@ -245,6 +245,8 @@ refuses '--micro-batches: how many' $model --profile profile.json --devices fast
 refuses 'rank 1|"h100"' $model --profile profile.json --devices fast,h100 --simulate 1f1b --micro-batches 8
 refuses '--devices|@0' $model --profile profile.json --devices fast@0 --simulate 1f1b --micro-batches 8
 refuses '--devices|/lots' $model --profile profile.json --devices fast/lots --simulate 1f1b --micro-batches 8
+refuses '--devices|#0: the most tokens' $model --profile profile.json --devices fast#0 --simulate 1f1b --micro-batches 8
+refuses 'micro-batch 1: 128 tokens|rank 1 there is 64' $model --profile profile.json --devices fast,slow@2/1G#64 --plan dp --simulate 1f1b --micro-batches 2
 refuses '--length 129|128' $model --profile profile.json --devices fast --simulate 1f1b --micro-batches 8 --length 129
 
 # ---- the best plan ----
@@ -278,6 +280,7 @@ echo $?)" 'what is found takes as long when it is simulated' "$(cat err again fo
 report "$([ $? = 0 ] && grep -q 'two pairs' out && echo 0 || echo 1)" 'a cluster with limits' "$(cat out err)"
 refuses '--micro-batches: how many' $model --profile tokens.json --devices fast
 refuses "'2f2b'|1f1b" "${best[@]}" --devices fast --schedules 1f1b,2f2b
+refuses 'smallest|of 512 tokens|device 0 (fast)|takes 64' "${best[@]}" --devices fast#64
 refuses '--out no/such/place|No such file' "${best[@]}" --devices fast --out no/such/place
 refuses '--devices|MB more than the 1 MB|device 0 (fast)' "${best[@]}" --devices fast/1M
 refuses "device 1 (h100)|'h100'" "${best[@]}" --devices fast,h100
@@ -321,7 +324,8 @@ refuses '--cluster bad.json|byte|latencies|fewer numbers in a row' --simulate gp
 
 # ---- hardware files: figures in place of measured times ----
 one='{"name":"one","f32":"10T","bandwidth":"1T","memory":"80G"}'
-echo "{\"devices\":[$one,{\"name\":\"two\",\"f32\":\"20T\",\"bandwidth\":\"2T\",\"memory\":\"80G\"},{\"name\":\"tiny\",\"f32\":1,\"bandwidth\":1,\"memory\":\"1M\"}]}" > hardware.json
+echo "{\"devices\":[$one,{\"name\":\"two\",\"f32\":\"20T\",\"bandwidth\":\"2T\",\"memory\":\"80G\"},{\"name\":\"tiny\",\"f32\":1,\"bandwidth\":1,\"memory\":\"1M\"},
+    {\"name\":\"small\",\"f32\":1,\"bandwidth\":1,\"max_tokens\":512}]}" > hardware.json
 hardware=(--hardware hardware.json --model gpt2:124m --micro-batches 4)
 for device in one two one,two; do
     "$plan" "${hardware[@]}" --devices "$device" --plan dp --simulate 1f1b --json > "$device.out" 2> err
@@ -338,6 +342,7 @@ report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is foun
 "$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops > ops
 report "$(grep -q '^two  *head  *F  *linear .* operations$' ops; echo $?)" '--ops says what bounds each op' "$(head -n 5 ops)"
 refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
+refuses 'smallest|of 1024 tokens|device 0 (small)|takes 512' "${hardware[@]}" --devices small
 refuses '--hardware|--profile' --profile tokens.json "${hardware[@]}"
 refuses '--hardware none.json|No such file' --hardware none.json --model gpt2:124m --ranks 1 --micro-batches 4
 refuses '--hardware hardware.json|--model' --hardware hardware.json --ranks 1 --micro-batches 4

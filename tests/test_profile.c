@@ -1011,7 +1011,7 @@ static const char chain_profile[] =
     " \"blocks\": [{\"elements\": 1000, \"units\": [0, 3]}, {\"elements\": 2000, \"units\": [1]}, {\"elements\": 2000, \"units\": [2]},\n"
     "   {\"elements\": 500, \"units\": [3], \"frozen\": true}],\n"
     " \"devices\": [{\"name\": \"fast\", \"step_element\": 1e-6, \"begin_element\": 2e-6, \"verdict_base\": 1e-3, \"verdict_element\": 4e-6,\n"
-    "   \"message_byte\": 1e-7, \"ring_byte\": 1e-8, \"action\": 1e-4,\n"
+    "   \"message_byte\": 1e-7, \"ring_byte\": 1e-8, \"action\": 1e-4, \"max_tokens\": 96,\n"
     "   \"alone\": {\"a\": {\"forward\": [0.001, 1e-5, 0], \"backward\": [0.002, 2e-5, 0]}, \"c\": {\"backward\": [0.003, 0, 0]},\n"
     "     \"b\": {\"forward\": [0.01, 1e-4, 1e-6], \"backward\": [0.02, 2e-4, 2e-6], \"input\": [0.01, 1e-4, 1e-6], \"weight\": [0.01, 1e-4, 0],\n"
     "       \"recompute\": [0.005, 1e-4, 1e-6]}},\n"
@@ -1054,9 +1054,12 @@ static void flows_of_a_plan(void **state)
         plan = read_plan(&s, 4);
         strcpy(device[0].profile, "fast"), strcpy(device[1].profile, "fast");
         device[0].speed = device[1].speed = 1;
+        device[0].max_tokens = 64, device[1].max_tokens = 128;
         if (i == 0) EXPECT_OK(het_cluster_flat(2, device, 0.5, 1000, NULL, &cluster, &error));
         else EXPECT_OK(het_cluster_read(nodes, strlen(nodes), NULL, &cluster, &error));
         EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+        near(costs->costs.rank[0].max_tokens, i == 0 ? 64 : 96, "the most tokens of rank 0, by the cluster or the profile");
+        near(costs->costs.rank[1].max_tokens, 96, "the most tokens of rank 1, by its profile");
         c = &costs->costs.stage[0];
         near(c->beside[HET_ACTION_F], 3 * late + part * 5000 * slow, "beside F");
         near(c->beside[HET_ACTION_I], 4 * late + part * 6500 * slow, "beside I");

@@ -166,8 +166,12 @@ static int fits(const world *w, het_plan *plan, int64_t granules, int state, con
     shape.sequences = granules;
     shape.granule = w->desc.granule_tokens;
     for (r = 0; r < plan->ranks; r++) {
-        used[r] = keeps(plan, r);
+        const double limits[2] = { w->place[r].max_tokens, w->device[w->place[r].profile[4] - '0'].max_tokens };
+        used[r] = 0;
         for (i = 0; i < plan->stages; i++) used[r] |= plan->stage[i].rank == r;
+        for (i = 0; i < 2; i++)
+            if (used[r] && limits[i] > 0 && (double)shape.tokens > limits[i]) return 0;
+        used[r] |= keeps(plan, r);
         if (state >= 0) plan->state_share[r] = 1;
     }
     EXPECT_OK(het_profile_memory(&w->profile, plan, needs, &shape, memory, &error));
@@ -732,7 +736,8 @@ static int compare(world *w, int64_t n, int64_t *judged_all, int64_t *evaluated,
         for (i = 0; i < w->cluster.ranks && search->found[0].plan->near[i] == search->found[0].plan->near[0]; i++) {}
         found[NEAR] += i < w->cluster.ranks;
     }
-    if (best < 0 && strstr(error.text, "no schedule asked for") == NULL && strstr(error.text, " more than the ") == NULL)
+    if (best < 0 && strstr(error.text, "no schedule asked for") == NULL && strstr(error.text, " more than the ") == NULL &&
+        strstr(error.text, "no device takes") == NULL)
         fail_msg("instance %d: %s", (int)n, error.text);
     het_search_free(search);
     return best >= 0;
@@ -780,6 +785,47 @@ static void cuts_as_brute_force(void **state)
     assert_true(compared > instances / 2 && crossed > instances / 4);
     print_message("%d instances with cuts, %d fit; %d plans judged by brute force, %d simulated by the planner\n", (int)instances, (int)compared,
                   (int)judged_all, (int)evaluated);
+}
+
+/* Devices that take small micro-batches, by what the cluster says or their profile: they have stages where micro-batches are small. Climbs alone
+   find nothing that is against it. */
+static void limits_as_brute_force(void **state)
+{
+    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60), instances = rounds > 60 ? 500 : 40;
+    int64_t n, d, i, judged_all = 0, evaluated = 0, found[FOUND] = { 0 }, compared = 0, limited = 0, smaller = 0;
+    (void)state;
+    for (n = 0; n < instances; n++) {
+        const char *schedules[4];
+        world *w = instance(n, schedules);
+        uint64_t seed = 5000 + (uint64_t)n;
+        het_search *search = NULL;
+        het_error error;
+        het_shard shard;
+        if (w->cluster.ranks < 4) w->desc.granules = 2 + support_below(&seed, 4);
+        for (d = 0; d < w->cluster.ranks; d++) {
+            double *to = support_below(&seed, 2) == 0 ? &w->place[d].max_tokens : &w->device[d].max_tokens;
+            if (support_below(&seed, 3) < 2) *to = (double)support_below(&seed, w->desc.granules * w->desc.granule_tokens) + 0.5;
+            if (n % 8 > 0) w->place[d].memory = 0;
+        }
+        compared += compare(w, n, &judged_all, &evaluated, &shard, found);
+        w->desc.small = -1;
+        w->desc.evaluations = 100;
+        if (het_plan_search(&w->desc, &search, &error) == HET_OK)
+            for (i = 0; i < search->found_count; i++) {
+                const het_found *f = &search->found[i];
+                assert_true(judge(w, f->plan, f->granules, -1).fits);
+                for (d = 0; d < w->cluster.ranks; d++) {
+                    const double limit = w->place[d].max_tokens + w->device[d].max_tokens; /* of which one is 0 */
+                    limited += limit > 0 && limit < (double)(w->desc.granules * w->desc.granule_tokens);
+                    smaller += limit > 0 && limit >= (double)(f->granules * w->desc.granule_tokens) && f->granules < w->desc.granules;
+                }
+            }
+        het_search_free(search);
+        end(w);
+    }
+    print_message("%d instances, %d have a plan; %d plans judged by brute force, %d simulated by the planner; of %d devices with a limit %d would have "
+                  "taken the micro-batch\n", (int)instances, (int)compared, (int)judged_all, (int)evaluated, (int)limited, (int)smaller);
+    assert_true(compared > instances / 2 && smaller > 10 && limited > smaller);
 }
 
 /* The largest micro-batch, and the most micro-batches of one granule, that two devices with this cap take by gpipe. */
@@ -1449,7 +1495,8 @@ static void bounds_hold_beside_idle_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_brute_force),      cmocka_unit_test(cuts_as_brute_force), cmocka_unit_test(what_is_divided_makes_it_fit),
+        cmocka_unit_test(same_as_brute_force),      cmocka_unit_test(cuts_as_brute_force), cmocka_unit_test(limits_as_brute_force),
+        cmocka_unit_test(what_is_divided_makes_it_fit),
         cmocka_unit_test(a_cap_takes_twice_as_much),       cmocka_unit_test(near_exhaustive_search),
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),

@@ -2548,6 +2548,14 @@ static void refusals(void **state)
     REFUSE(m->start[1] = -1, "start[1]|-1");
     REFUSE(m->schedule.pipelines = 2, "2 pipelines");
     {
+        made *m = one_f_one_b(3, 4, 2, 1, 1);
+        m->costs.rank = m->rank_cost, m->costs.tokens = m->tokens;
+        m->rank_cost[2].max_tokens = m->tokens[3] = 7;
+        m->tokens[1] = 7.5;
+        refuse(m, HET_ERR_LIMIT, "micro-batch 1: 7.5 tokens|pipeline 0|rank 2 there is 7", __LINE__);
+        free(m);
+    }
+    {
         made *m = one_f_one_b(2, 2, 1, 1, 1);
         m->plan.slices = INT64_MAX;
         m->plan.slice_share = NULL;

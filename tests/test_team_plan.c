@@ -672,7 +672,16 @@ typedef struct fusion_brute {
 
 static void fusion_judge(fusion_brute *b)
 {
-    const double seconds = seconds_of(b->w, &b->plan, b->g);
+    double seconds;
+    int64_t i, k, count;
+    for (i = 0; i < b->plan.stages; i++) { /* every device with a stage takes the micro-batches */
+        const het_team_member *team = het_plan_team(&b->plan, b->stage[i].rank, &count);
+        for (k = 0; k < count; k++) {
+            const double limit = b->w->place[team != NULL ? team[k].rank : b->stage[i].rank].max_tokens;
+            if (limit > 0 && (double)(b->g * b->w->desc.granule_tokens) > limit) return;
+        }
+    }
+    seconds = seconds_of(b->w, &b->plan, b->g);
     b->judged++;
     if (seconds < b->best) b->best = seconds;
 }
@@ -797,12 +806,12 @@ static double fusion_brute_force(const world *w, int64_t *judged)
 
 static void best_fusion(void **state)
 {
-    int i, with_teams = 0, with_columns = 0, exact = 0;
+    int i, with_teams = 0, with_columns = 0, exact = 0, limited = 0;
     uint64_t seed = 11;
     int64_t judged = 0;
     double worst = 1;
     (void)state;
-    for (i = 0; i < 48; i++) {
+    for (i = 0; i < 72; i++) { /* rows, columns, and devices that take small micro-batches */
         const int64_t devices = 2 + i % 2;
         het_search *search, *without;
         double least;
@@ -812,8 +821,11 @@ static void best_fusion(void **state)
         for (r = 0; r < devices; r++) w->place[r].speed = 1 + (double)support_below(&seed, 3);
         w->group[0].latency = (double)support_below(&seed, 3);
         w->group[0].bandwidth = (double)(1 + 20 * support_below(&seed, 3));
-        if (i >= 24) world_columns(w);
-        if (i >= 24) w->desc.granules = 1 + i % 2, w->desc.granule_tokens = 64, w->group[0].bandwidth *= 4;
+        if (i >= 24 && i < 48) world_columns(w);
+        if (i >= 24 && i < 48) w->desc.granules = 1 + i % 2, w->desc.granule_tokens = 64, w->group[0].bandwidth *= 4;
+        for (r = 0; r < devices && i >= 48; r++)
+            if (r > 0 || support_below(&seed, 2)) w->place[r].max_tokens = 16 * (double)(1 + support_below(&seed, 4));
+        if (i >= 48) w->group[0].bandwidth *= 40, w->group[0].latency = 0, w->time[0].forward.base = (double)support_below(&seed, 8);
         least = fusion_brute_force(w, &judged);
         search = search_of(w, HET_YES);
         without = search_of(w, HET_NO);
@@ -826,17 +838,18 @@ static void best_fusion(void **state)
             NEARLY(seconds_of(w, search->found[0].plan, search->found[0].granules), search->found[0].seconds);
         } else NEARLY(search->found[0].seconds, without->found[0].seconds);
         if (without->found[0].seconds < least) least = without->found[0].seconds;
-        if (search->found[0].seconds < least * (i < 24 ? 1 - 1e-9 : 0.9))
+        limited += i >= 48 && search->found[0].plan->members > 0 && search->found[0].granules < w->desc.granules;
+        if (search->found[0].seconds < least * (i < 24 || i >= 48 ? 1 - 1e-9 : 0.9))
             fail_msg("instance %d: %.9g, brute force %.9g", i, search->found[0].seconds, least);
         if (search->found[0].seconds > worst * least) worst = search->found[0].seconds / least;
-        exact += search->found[0].seconds <= least * (1 + 1e-9);
+        exact += search->found[0].seconds <= least * (i < 48 ? 1 + 1e-9 : 1.01);
         het_search_free(search);
         het_search_free(without);
         free(w);
     }
-    print_message("%d of 48 instances with teams, %d by columns; %d as good as brute force among %lld plans, at worst %.4f times it\n", with_teams,
-        with_columns, exact, (long long)judged, worst);
-    assert_true(with_teams > 8 && with_columns > 4 && exact == 48);
+    print_message("%d of 72 instances with teams, %d by columns, %d of those with limits; %d as good as brute force among %lld plans, at worst %.4f "
+        "times it\n", with_teams, with_columns, limited, exact, (long long)judged, worst);
+    assert_true(with_teams > 8 && with_columns > 4 && limited > 2 && exact == 72);
 }
 
 /* One micro-batch, two devices whose update takes long, and a slow one that needs no time for it: the planner finds a team beside a keeper, by
@@ -1542,6 +1555,39 @@ static void mixed_teams_are_the_best_of_few(void **state)
     assert_true(200 * over <= instances && 10 * exact >= 9 * instances && 8 * split >= instances);
 }
 
+/* Devices that take small micro-batches: all alike they do what het_pack_desc.max_tokens does; unlike ones are never given more than they take. */
+static void mixed_teams_that_take_less(void **state)
+{
+    int64_t i, r, mixed = 0, few = 0;
+    (void)state;
+    for (i = 0; i < 24; i++) {
+        uint64_t seed = 700 + (uint64_t)i;
+        het_plan *plan[2] = { NULL, NULL };
+        het_packing *k[2];
+        batch b;
+        world *w = (world *)support_alloc(1, sizeof *w);
+        flex_world(w, 4, 4096, &seed);
+        batch_make(&b, 8, 3000, &seed);
+        b.desc.max_tokens = 3000 + support_below(&seed, 2000);
+        k[0] = pack_teams(w, &b, &plan[0]);
+        for (r = 0; r < 4; r++) *(i % 2 ? &w->place[r].max_tokens : &w->device[0].max_tokens) = (double)b.desc.max_tokens;
+        b.desc.max_tokens = 0;
+        k[1] = pack_teams(w, &b, &plan[1]);
+        assert_true(k[0]->seconds >= k[1]->seconds && k[0]->seconds <= k[1]->seconds && k[0]->micro_batches == k[1]->micro_batches);
+        assert_memory_equal(k[0]->order, k[1]->order, (size_t)b.desc.granules * sizeof *k[0]->order);
+        het_packing_free(k[1]);
+        het_plan_free(plan[1]);
+        for (r = 1, plan[1] = NULL; r < 4; r++) w->place[r].max_tokens = 300 + (double)support_below(&seed, 2700);
+        k[1] = pack_teams(w, &b, &plan[1]);
+        mixed += check_mixed(w, &b, plan[1], k[1]) > 0;
+        few += k[1]->seconds > k[0]->seconds;
+        for (r = 0; r < 2; r++) het_packing_free(k[r]), het_plan_free(plan[r]);
+        free(w);
+    }
+    print_message("of 24 batches on devices of which three take less, %d get unlike teams, %d take longer\n", (int)mixed, (int)few);
+    assert_true(few > 12);
+}
+
 /* More devices than all sets of teams are tried of; unlike devices; a batch that fits nowhere; memory that ends. */
 static void mixed_teams_of_many(void **state)
 {
@@ -1623,6 +1669,7 @@ int main(void)
         cmocka_unit_test(the_best_teams_get_a_keeper), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
         cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),
         cmocka_unit_test(mixed_teams_are_the_best_of_few), cmocka_unit_test(mixed_teams_of_many),
+        cmocka_unit_test(mixed_teams_that_take_less),
         cmocka_unit_test(teams_where_memory_is_short), cmocka_unit_test(columns_where_rows_cannot_be_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

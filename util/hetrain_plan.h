@@ -324,6 +324,8 @@ typedef struct het_rank_cost {
     double verdict;                   /* of VERDICT, before it joins the others */
     double step_base, step;           /* of a STEP: once, and for each unit of its part of het_block_cost.step */
     double host_byte;                 /* of a byte that PUT or TAKE moves */
+    double max_tokens;                /* no time: of a micro-batch that it is given (het_device_desc.max_tokens);
+                                         0: any. het_simulate refuses larger ones */
     int64_t beside;                   /* 1: beside what the rank computes */
 } het_rank_cost;
 
@@ -2624,7 +2626,7 @@ static int64_t heti_p_whole_bytes(double bytes) {
 }
 
 static const het_rank_cost *heti_p_rank_cost(const heti_p_sim *s, int64_t r) {
-    static const het_rank_cost heti_p_none = { 0, 0, 0, 0, 1, 0, 0 };
+    static const het_rank_cost heti_p_none = { 0, 0, 0, 0, 1, 0, 0, 0 };
     return s->costs->rank != NULL ? &s->costs->rank[r] : &heti_p_none;
 }
 
@@ -2698,6 +2700,23 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
     return HET_OK;
 }
 
+/* Every rank takes the micro-batches of the pipelines in which it has a stage. */
+static het_result heti_p_sim_limits(heti_p_sim *s) {
+    for (int64_t r = 0; r < s->ranks && s->costs->rank != NULL && s->costs->tokens != NULL; r++) {
+        const double most = s->costs->rank[r].max_tokens;
+        for (int64_t g = 0, p = 0, first = 0; g < s->plan->stages && most > 0; g++) {
+            for (; p < s->plan->stage[g].pipeline; p++) first += s->schedule->micro_batches[p];
+            if (s->plan->stage[g].rank != heti_p_leader(s->plan, r)) continue;
+            for (int64_t m = first; m < first + s->schedule->micro_batches[p]; m++)
+                if (s->costs->tokens[m] > most)
+                    return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: micro-batch %d: %g tokens; it falls to "
+                                       "pipeline %d, and max_tokens of rank %d there is %g", m, s->costs->tokens[m], p,
+                                       r, most);
+        }
+    }
+    return HET_OK;
+}
+
 /* Groups come behind their parents, so of two groups the one with the higher number is never the
    other's ancestor. */
 static het_result heti_p_sim_groups(heti_p_sim *s) {
@@ -2745,6 +2764,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     HETI_T_TRY(heti_p_sim_sizes(s));
     for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++)
         HETI_T_TRY(heti_p_sim_times(s, "rank", i, &costs->rank[i], offsetof(het_rank_cost, beside)));
+    HETI_T_TRY(heti_p_sim_limits(s));
     for (int64_t i = 0; i < costs->blocks && costs->block != NULL; i++)
         HETI_T_TRY(heti_p_sim_times(s, "block", i, &costs->block[i], sizeof *costs->block));
     return heti_p_sim_groups(s);

@@ -135,6 +135,7 @@ typedef struct het_device_profile {
     double product_element;           /* of an element of a product's matrix, beside what its rows take: packing */
     double beside;                    /* 1: PUT and TAKE run beside what it computes, for which its
                                          ranks have one slot more */
+    double max_tokens;                /* of a micro-batch that it is given (het_device_desc.max_tokens); 0: any */
 } het_device_profile;
 
 typedef struct het_link_profile {
@@ -207,9 +208,10 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    described for; of others, and of other shares of columns than halves, the workspace is taken
    from a line through two points (found up to 5 % of the whole too low). It is an upper bound
    where I and W come apart in some of a rank's stages, for `stored` where not all of them store,
-   for slots where devices with and without `beside` are mixed, for weights where `rounded_bytes`
-   is not 0, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less,
-   and lie where activations were (het_gradient.final). Allocates a table from profile->allocator
+   for slots where devices with and without `beside` are mixed, where a rank's max_tokens is less
+   than shape->tokens, for weights where `rounded_bytes` is not 0, and for gradients where
+   het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
+   (het_gradient.final). Allocates a table from profile->allocator
    and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
@@ -266,11 +268,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
            "200G" }, "members": [
              { "device": "h100", "count": 8, "memory": "80G" } ] } ] } ] }
 
-   A device has device (a profile's name) and may have name, count 1, speed 1, memory 0; a group has
-   members and may have name, count 1, process
-   false, link (latency 0, bandwidth 0), bus 0, uplink 0. Times are in seconds, sizes in bytes,
-   either as numbers or as text with s, ms, us, ns
-   or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with one entry
+   A device has device (a profile's name) and may have name, count 1, speed 1, memory 0, max_tokens
+   0; a group has members and may have name, count 1, process false, link (latency 0, bandwidth 0),
+   bus 0, uplink 0. Times are in seconds, sizes in bytes, either as numbers or as text with s, ms,
+   us, ns or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with one entry
    "#0", "#1", ... is added to the names. Devices are ranks in the order in which they come;
    "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead.
    Where links are no tree the outermost group has "latencies", "bandwidths" or both: a row a rank
@@ -282,6 +283,7 @@ typedef struct het_cluster_device {
     char profile[48];                 /* of a het_device_profile */
     double speed;                     /* times as fast as the profile says: 1 */
     double memory;                    /* bytes; 0: no limit */
+    double max_tokens;                /* of a micro-batch that it is given; 0: any that its profile takes */
     int64_t group;                    /* the innermost that it is in */
 } het_cluster_device;
 
@@ -316,7 +318,7 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL i
    number of groups of the cluster that hold some of it but not all, so of the uplinks that its
    messages cross; what is minimised is the sum of weight times spread (Arnold's consolidation,
    2025, with one objective for all its sets). Devices change places only with those of the same
-   profile, speed and memory. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks
+   profile, speed, memory and max_tokens. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks
    from random beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for each rank
    the cluster's device. *spread, NULL: not told. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *cluster, const het_blocks *talk,
@@ -341,6 +343,7 @@ typedef struct het_hardware_device {
     double bandwidth;                 /* of its memory, bytes a second */
     double memory;                    /* bytes; 0: not known */
     double launch;                    /* seconds that an op takes beside: 0 */
+    double max_tokens;                /* as of het_device_profile: 0 */
 } het_hardware_device;
 
 typedef struct het_hardware {
@@ -434,7 +437,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
      dualpipev two, placed as the schedule wants it, and some pipeline has two devices at least. The
      chain may be cut between any two units
    * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is
-     left
+     left. A device that takes no micro-batch of so many tokens has no stage; it can keep
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
      of the longest pipeline
@@ -539,7 +542,8 @@ typedef struct het_search {
 } het_search;
 
 /* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT:
-   nothing fits; the error names the unit, or the rank, and the bytes that are missing.
+   nothing fits; the error names the unit, or the rank, and the bytes that are missing, or the device
+   that takes the most tokens where none takes the smallest micro-batch.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search,
                                                           het_error *error);
@@ -638,7 +642,10 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
      the one with the shortest step is kept. Micro-batches go, the largest first, to the pipeline
      that ends first with it; in two of the groupings clusters of alike micro-batches are permuted;
      of the best, all orders are tried where there are at most as many as evaluations left, else any
-     two micro-batches are exchanged as long as that helps. Of equals the first found stays. */
+     two micro-batches are exchanged as long as that helps. Of equals the first found stays.
+   * Where pipelines take unequal numbers of tokens, granules that go one by one go to a micro-batch
+     whose pipeline takes them, micro-batches are dealt by tokens, orders that break a limit are left
+     out, and groupings within the lowest limit are looked at as well. */
 
 typedef struct het_pack_desc {
     uint32_t start_canary;
@@ -651,7 +658,8 @@ typedef struct het_pack_desc {
     const int64_t *tokens;            /* [granules]. Required */
     const double *pairs;              /* [granules] of queries and keys; NULL: tokens (tokens + 1) / 2 */
     const int64_t *sequences;         /* [granules]; NULL: 1 each */
-    int64_t max_tokens;               /* of a micro-batch: no limit */
+    int64_t max_tokens;               /* of a micro-batch: no limit. A pipeline gets no more than the
+                                         max_tokens of its ranks (costs->rank) */
     int64_t max_sequences;            /* of a micro-batch: no limit */
     int64_t max_micro_batches;        /* of the step, as het_create was told: those of the schedule;
                                          without one, granules */
@@ -700,9 +708,9 @@ HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL i
    others, or change places, while the simulator says that it ends earlier.
    search: profile, cluster, shard, together, teams (no: devices alone) are looked at, and
    granule_tokens, the longest granule that rows are cut between: 512. A device's memory limit holds
-   for the largest micro-batch of its own team: what a context needs that makes room for no more,
-   whereas het_create makes room for limits.max_tokens, the largest of all, on every rank whose
-   device has no max_tokens.
+   for the largest micro-batch of its own team, which has no more than the max_tokens of its devices:
+   what a context needs that makes room for no more, whereas het_create makes room for
+   limits.max_tokens, the largest of all, on every rank whose device has no max_tokens.
    desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of teams and
    ways: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
    micro-batches. packing->seconds is simulated, its `sequences` are as many of equal length as have
@@ -751,6 +759,9 @@ static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
 static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
 static double heti_s_absolute(double a) { return a < 0 ? -a : a; }
 static int heti_s_unequal(double a, double b) { return a < b || b < a; }
+
+/* The lower of two limits; 0: none. */
+static double heti_s_limit(double a, double b) { return a > 0 && (b <= 0 || a < b) ? a : b; }
 
 static void heti_s_exchange(int64_t *a, int64_t *b) {
     const int64_t kept = *a;
@@ -1826,6 +1837,8 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
 static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
                              const het_device_profile *device, double slowness) {
     het_rank_cost *to = &c->rank[r];
+    const het_cluster *cluster = c->held.cluster;
+    to->max_tokens = heti_s_limit(device->max_tokens, cluster != NULL ? cluster->device[r].max_tokens : 0);
     to->begin = (device->action + device->begin_element * held->trained) * slowness;
     to->ring_byte = device->ring_byte * slowness;
     to->verdict = device->verdict_base + device->verdict_element * held->state * slowness;
@@ -2465,7 +2478,8 @@ static const heti_s_key heti_s_device_keys[] = {
     HETI_S_NUMBER(het_device_profile, begin_element), HETI_S_NUMBER(het_device_profile, verdict_base),
     HETI_S_NUMBER(het_device_profile, verdict_element), HETI_S_NUMBER(het_device_profile, message_byte),
     HETI_S_NUMBER(het_device_profile, ring_byte), HETI_S_NUMBER(het_device_profile, action),
-    HETI_S_NUMBER(het_device_profile, beside), HETI_S_NUMBER(het_device_profile, product_element), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_device_profile, beside), HETI_S_NUMBER(het_device_profile, product_element),
+    HETI_S_NUMBER(het_device_profile, max_tokens), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_link_keys[] = {
@@ -3812,6 +3826,7 @@ static const heti_s_key heti_s_member_keys[] = {
     HETI_S_MEMBER("count", count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
     HETI_S_MEMBER("speed", device.speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
     HETI_S_MEMBER("memory", device.memory, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER("max_tokens", device.max_tokens, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
     HETI_S_MEMBER("process", group.process, heti_s_read_truth, 0, HETI_S_OF_GROUP),
     { "link", heti_s_read_between, 0, 0, NULL, HETI_S_OF_GROUP },
     HETI_S_MEMBER("bus", group.bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
@@ -3843,9 +3858,9 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
 
 /* All keys of one member, its members left for later. */
 static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_member *m) {
-    static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory; "
-                                                "or name, count, process, link, bus, uplink, members; of the "
-                                                "outermost ranks, latencies, bandwidths", 0, "" };
+    static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory, "
+                                                "max_tokens; or name, count, process, link, bus, uplink, "
+                                                "members; of the outermost ranks, latencies, bandwidths", 0, "" };
     const size_t start = r->json.at;
     uint32_t seen = 0;
     memset(m, 0, sizeof *m);
@@ -4042,9 +4057,10 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                           latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
-        if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
-            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %e (above 0, at most 1e6) and memory %e", i,
-                              device[i].speed, device[i].memory);
+        if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory) ||
+            !heti_t_is_time(device[i].max_tokens))
+            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %e (above 0, at most 1e6), memory %e and "
+                              "max_tokens %e", i, device[i].speed, device[i].memory, device[i].max_tokens);
     HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
     (*cluster)->group[0].latency = latency;
@@ -4072,10 +4088,11 @@ static het_result heti_s_read_hardware_device(heti_s_reader *r) {
         HETI_S_KEY(het_hardware_device, name, heti_s_read_name), HETI_S_FIGURE(het_hardware_device, f32, HETI_S_SIZE),
         HETI_S_FIGURE(het_hardware_device, bandwidth, HETI_S_SIZE),
         HETI_S_FIGURE(het_hardware_device, bf16, HETI_S_SIZE), HETI_S_FIGURE(het_hardware_device, memory, HETI_S_SIZE),
-        HETI_S_FIGURE(het_hardware_device, launch, HETI_S_SECONDS), HETI_S_LAST_KEY
+        HETI_S_FIGURE(het_hardware_device, launch, HETI_S_SECONDS),
+        HETI_S_FIGURE(het_hardware_device, max_tokens, HETI_S_SIZE), HETI_S_LAST_KEY
     };
-    static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, f32, bf16, bandwidth, memory, launch",
-                                                7, NULL };
+    static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, f32, bf16, bandwidth, memory, launch, "
+                                                "max_tokens", 7, NULL };
     const size_t at = r->json.at;
     const int64_t n = r->hardware->devices;
     het_hardware_device *d = &r->hardware->device[n];
@@ -4223,6 +4240,7 @@ static void heti_s_hardware_fill(const het_hardware *hardware, const het_descrip
         to->message_byte = 2 / from->bandwidth;
         to->ring_byte = 3 / from->bandwidth;
         to->verdict_base = to->action = from->launch;
+        to->max_tokens = from->max_tokens;
     }
     for (int64_t i = 0; i < hardware->links; i++) profile->link[i] = hardware->link[i];
 }
@@ -4289,7 +4307,7 @@ static int heti_s_names_count(const char *first, const char *other, int64_t numb
 
 static int heti_s_same_device(const het_cluster_device *a, const het_cluster_device *b) {
     return strcmp(a->profile, b->profile) == 0 && !heti_s_unequal(a->speed, b->speed) &&
-        !heti_s_unequal(a->memory, b->memory);
+        !heti_s_unequal(a->memory, b->memory) && !heti_s_unequal(a->max_tokens, b->max_tokens);
 }
 
 static int heti_s_same_group(const het_group *a, const het_group *b) {
@@ -4338,6 +4356,7 @@ static void heti_s_write_device(heti_t_text *out, const het_cluster_device *devi
     heti_s_out_member(out, device->name, length, n);
     if (device->speed < 1 || device->speed > 1) heti_s_out_key(out, "speed", device->speed);
     heti_s_out_key(out, "memory", device->memory);
+    heti_s_out_key(out, "max_tokens", device->max_tokens);
     heti_t_char(out, '}');
 }
 
@@ -4679,10 +4698,11 @@ typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
 enum { HETI_S_MEMOS = 16384, HETI_S_KNOWN = 32768, HETI_S_TIMES = 4096 };
 
-/* Devices of one profile, speed and memory. */
+/* Devices of one profile, speed, memory and max_tokens. */
 typedef struct heti_s_device_kind {
     const het_device_profile *times;
     int64_t count, device;            /* the first of them */
+    int64_t most;                     /* granules of a micro-batch that they take */
     double speed, rate;               /* rate: granules a second of the whole chain */
     double weight, load;              /* heti_s_bound_work's */
 } heti_s_device_kind;
@@ -4708,7 +4728,7 @@ typedef struct heti_s_seek {
     int64_t ranks, units, kinds, orders;
     const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
     int has[2];                       /* some schedule does B in one piece; splits it */
-    /* devices: a kind is a profile, a speed and a memory */
+    /* devices: a kind is a profile, a speed, a memory and max_tokens */
     int64_t *kind_of;                 /* [ranks] */
     heti_s_device_kind *kind;         /* [kinds] */
 
@@ -4841,6 +4861,14 @@ static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
 }
 
 static double heti_s_rate(const heti_s_seek *s, int64_t device) { return s->kind[s->kind_of[device]].rate; }
+/* Tokens of a micro-batch that a device takes; 0: any. */
+static double heti_s_device_limit(const heti_s_seek *s, int64_t device) {
+    return heti_s_limit(s->kind[s->kind_of[device]].times->max_tokens, s->d.cluster->device[device].max_tokens);
+}
+/* Whether it takes micro-batches of so many granules: else it has no stage. */
+static int heti_s_takes(const heti_s_seek *s, int64_t device, int64_t granules) {
+    return granules <= s->kind[s->kind_of[device]].most;
+}
 
 static double heti_s_tokens(const heti_s_seek *s, int64_t granules) {
     return heti_s_real(granules) * s->granule.tokens;
@@ -4915,6 +4943,8 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
     if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
     if (c->state == HETI_S_STATE_KEPT && c->keepers == 0) return 0;
     if (c->pipelines == 1 && c->keepers == 0 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
+    for (i = 0; i < total; i++)
+        if (!heti_s_takes(s, c->device[i], c->granules)) return 0;
     for (p = 0; p < c->pipelines; p++) {
         const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
         if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
@@ -5233,8 +5263,8 @@ static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, i
            (b->kept[(recompute & 3) == HET_RECOMPUTE_UNIT] - a->kept[(recompute & 3) == HET_RECOMPUTE_UNIT]) * tokens;
 }
 
-/* The device of stage i of pipeline p has memory for what its stages up to that one need at least
-   in micro-batches of so many granules. known 0: whatever its places do. */
+/* The device of stage i of pipeline p takes micro-batches of so many granules, and has memory for
+   what its stages up to that one need at least in them. known 0: whatever its places do. */
 static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i, int64_t granules,
                            int known) {
     const heti_s_spot spot = heti_s_spot_of(s, c, p, i), first = heti_s_spot_of(s, c, p, spot.place);
@@ -5242,6 +5272,7 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
     const double tokens = heti_s_tokens(s, granules);
     const int again = known ? c->recompute[spot.at] : s->d.recompute == HET_YES;
     double bytes = s->always;
+    if (!heti_s_takes(s, spot.device, granules)) return 0;
     if (limit <= 0) return 1;
     bytes += heti_s_least_stage(s, c, first.begin, first.end, again, tokens);
     if (i != spot.place) /* where stages may recompute as a whole both do it in the same memory */
@@ -5297,13 +5328,14 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
            p->rank_gradients + p->rank_workspace;
 }
 
-/* The most units from `begin` that a device takes in `seconds` and its memory. */
+/* The most units from `begin` that a device takes in `seconds` and its memory; none where it does not
+   take the micro-batches. */
 static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, int64_t device, int64_t begin,
                                  int64_t most, int recompute, double in_flight, double seconds) {
     const int64_t kind = s->kind_of[device];
     const double limit = s->ignore_memory ? 0 : s->d.cluster->device[device].memory / heti_s_real(heti_s_chunks(s, c));
     const int split = s->order[c->order]->split;
-    int64_t low = begin, high = most;
+    int64_t low = begin, high = heti_s_takes(s, device, c->granules) ? most : begin;
     while (low < high) {
         const int64_t middle = high - (high - low) / 2;
         if (heti_s_both(s, kind, split, recompute, begin, middle, c->granules) <= seconds &&
@@ -6574,10 +6606,9 @@ static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, i
    seconds(unit, kind): the dual of sharing the work of each unit out freely. Weights begin at speed
    and go to the kinds that would be given too much. */
 static double heti_s_bound_work(heti_s_seek *s) {
-    const int64_t most = s->d.most_granules;
     heti_s_device_kind *kind = s->kind;
     double best = 0;
-    for (int64_t k = 0; k < s->kinds; k++) kind[k].weight = kind[k].rate;
+    for (int64_t k = 0; k < s->kinds; k++) kind[k].weight = kind[k].most > 0 ? kind[k].rate : 0;
     for (int round = 0; round < 200; round++) {
         double sum = 0, value = 0, mean = 0;
         for (int64_t k = 0; k < s->kinds; k++) sum += heti_s_real(kind[k].count) * kind[k].weight;
@@ -6586,7 +6617,8 @@ static double heti_s_bound_work(heti_s_seek *s) {
             double least = HETI_S_NONE;
             heti_s_device_kind *chosen = kind;
             for (int64_t k = 0; k < s->kinds; k++) {
-                const double one = heti_s_least_both(s, k, u, most, 2) / heti_s_real(most);
+                if (kind[k].most == 0) continue;
+                const double one = heti_s_least_both(s, k, u, kind[k].most, 2) / heti_s_real(kind[k].most);
                 if (kind[k].weight * one >= least) continue;
                 least = kind[k].weight * one;
                 chosen = &kind[k];
@@ -6610,7 +6642,7 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
     for (int64_t u = 0; u < s->units; u++) {
         double least[2] = { HETI_S_NONE, HETI_S_NONE };
         for (int64_t k = 0; k < s->kinds; k++)
-            for (int back = 0; back < 2; back++)
+            for (int back = 0; back < 2 && g <= s->kind[k].most; back++)
                 least[back] = heti_s_smaller(least[back], heti_s_least_both(s, k, u, g, back));
         sum = (u > 0 && heti_s_is_cut(s->d.profile, u - 1) ? forward : sum) + least[1];
         forward += least[0];
@@ -6716,6 +6748,9 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %e, its memory %e", r, device->name,
                           device->speed, device->memory);
+    if (!(device->max_tokens >= 0) || !(p->device[i].max_tokens >= 0))
+        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its max_tokens is %e, its profile's %e", r,
+                          device->name, device->max_tokens, p->device[i].max_tokens);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
                           s->d.cluster->groups);
@@ -6742,8 +6777,12 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
             s->kind[k].times = times;
             s->kind[k].device = r;
             s->kind[k].speed = c->device[r].speed;
+            s->kind[k].most = s->d.most_granules;
         }
         s->kind_of[r] = k;
+        const double tokens = heti_s_device_limit(s, r);
+        if (tokens > 0 && tokens < heti_s_tokens(s, s->d.most_granules))
+            s->kind[k].most = HETI_T_CAST(int64_t, tokens / s->granule.tokens);
         s->kind[k].count++;
         s->near[r] = c->device[r].group;
         s->apart |= s->near[r] != s->near[0];
@@ -7073,6 +7112,17 @@ static het_result heti_s_nothing(heti_s_seek *s) {
     const het_cluster_device *device = &s->d.cluster->device[r];
     const het_cluster_device *largest = s->d.cluster->device;
     int64_t most = 0;
+    int taken = 0;
+    for (int64_t i = 0; i < s->ranks; i++) {
+        taken |= heti_s_takes(s, i, heti_s_least_granules(s));
+        if (heti_s_device_limit(s, i) > heti_s_device_limit(s, most)) most = i;
+    }
+    if (!taken)
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: no device takes the smallest micro-batches, of %g "
+                           "tokens: device %d (%s), which takes the most, takes %g",
+                           heti_s_tokens(s, heti_s_least_granules(s)), most, s->d.cluster->device[most].name,
+                           heti_s_device_limit(s, most));
+    most = 0;
     for (int64_t u = 1; u < s->units; u++)
         if (heti_s_least_bytes(s, u) > heti_s_least_bytes(s, most)) most = u;
     for (const het_cluster_device *d = largest; d < s->d.cluster->device + s->ranks; d++)
@@ -7397,6 +7447,7 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
         *to = c->device[device[0]];
         for (int64_t i = 0; i < count; i++) {
             to->group = heti_s_min(to->group, heti_s_common_group(c, device[0], device[i]));
+            to->max_tokens = heti_s_limit(to->max_tokens, heti_s_device_limit(s, device[i]));
             memory += c->device[device[i]].memory;
             if (!(c->device[device[i]].memory > 0)) memory = -HETI_S_NONE;
         }
@@ -8410,6 +8461,9 @@ typedef struct heti_s_pack {
     int64_t most;                     /* micro-batches */
     int64_t evaluations, count_count, curves;
     double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
+    double *limit;                    /* [pipelines] tokens of a micro-batch at most; 0: any */
+    double least_limit;               /* the lowest of those with a share; 0: none */
+    int limited;                      /* they differ */
     double bytes_a_token;             /* the most that a rank with a limit keeps, over its limit,
                                          with one token in each micro-batch */
     heti_s_amount all;
@@ -8420,12 +8474,13 @@ typedef struct heti_s_pack {
     het_cost *curve;                 /* [curves <= stages] w t, those that are not below another */
     double *load;                     /* [ranks] */
     int64_t *pipeline_count, *pipeline_full; /* [pipelines] */
+    int64_t *pipeline;                /* [most] of each micro-batch in order */
     heti_s_count *count;              /* [count_count <= most] */
     /* the second half: within memory whatever the order */
     heti_s_grouping grouping[2 * HETI_S_KEPT], plain[HETI_S_PLAIN], spare_grouping;
     heti_s_amount *amount;            /* [most] of the micro-batches of the grouping that is judged */
     double *cost;                     /* [most] */
-    int64_t *by_cost, *cluster;       /* [most] largest first; by number */
+    int64_t *by_cost, *cluster;       /* [most] largest first, where limits differ by tokens; by number */
     int64_t *dealt, *order, *best_order; /* [most] numbers of micro-batches, pipeline by pipeline */
     heti_s_amount *pipeline_amount;   /* [pipelines] */
     heti_s_sizes sizes;               /* [max_micro_batches] in the order that is judged */
@@ -8460,6 +8515,31 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
     return HET_OK;
 }
 
+/* Tokens that each pipeline takes, by what its ranks do; d.max_tokens becomes the most of them. */
+static void heti_s_pack_limits(heti_s_pack *s) {
+    const het_plan *plan = s->d.plan;
+    double most = 0;
+    int any = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++) {
+        double *limit = &s->limit[p];
+        *limit = heti_s_real(s->d.max_tokens);
+        for (int64_t g = plan->first_stage[p]; g < plan->first_stage[p + 1] && s->d.costs->rank != NULL; g++) {
+            int64_t count;
+            const het_team_member *team = het_plan_team(plan, plan->stage[g].rank, &count);
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t r = team != NULL ? team[i].rank : plan->stage[g].rank;
+                *limit = heti_s_limit(*limit, s->d.costs->rank[r].max_tokens);
+            }
+        }
+        if (!(plan->share[p] > 0)) continue;
+        s->least_limit = heti_s_limit(s->least_limit, *limit);
+        heti_s_most(&most, *limit);
+        any |= !(*limit > 0);
+    }
+    s->limited = s->least_limit > 0 && (any || s->least_limit < most);
+    s->d.max_tokens = any ? 0 : HETI_T_CAST(int64_t, heti_s_smaller(most, 9e18));
+}
+
 static het_result heti_s_pack_check(heti_s_pack *s) {
     const het_pack_desc *d = &s->d;
     if (d->start_canary != 0 || d->end_canary != 0)
@@ -8478,7 +8558,7 @@ static het_result heti_s_pack_check(heti_s_pack *s) {
     for (int64_t r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_t_is_time(d->memory[r]))
             return HETI_S_BAD(s->error, "het_pack: memory[%d] is negative or not finite", r);
-    return heti_s_pack_granules(s);
+    return HET_OK;
 }
 
 /* The lists of a step with the most micro-batches, as the executor has them. */
@@ -8515,13 +8595,14 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     HETI_S_ROOMS(het_cost, s->d.plan->stages, &s->stage, &s->curve);
     s->load = HETI_S_ROOM(double, s->d.plan->ranks);
     HETI_S_ROOMS(int64_t, s->d.plan->pipelines, &s->pipeline_count, &s->pipeline_full, &s->lists.micro_batches);
+    s->limit = HETI_S_ROOM(double, s->d.plan->pipelines);
     s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->d.plan->pipelines);
     s->count = HETI_S_ROOM(heti_s_count, m);
     for (int64_t i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
     for (int64_t i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
     s->amount = HETI_S_ROOM(heti_s_amount, m);
     s->cost = HETI_S_ROOM(double, m);
-    HETI_S_ROOMS(int64_t, m, &s->by_cost, &s->cluster, &s->dealt, &s->order, &s->best_order);
+    HETI_S_ROOMS(int64_t, m, &s->by_cost, &s->cluster, &s->dealt, &s->order, &s->best_order, &s->pipeline);
     heti_s_sizes_cut(&s->sizes, arena, s->d.max_micro_batches);
     s->lists.start = HETI_S_ROOM(int64_t, s->d.plan->ranks + 1);
     s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->d.plan->ranks]);
@@ -8541,6 +8622,7 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
     s->count_count = heti_s_pack_counts(s);
+    heti_s_pack_limits(s);
     s->lists.ranks = s->d.plan->ranks;
     s->lists.pipelines = s->d.plan->pipelines;
     s->lists.complete = 1;
@@ -8567,6 +8649,18 @@ static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts)
         counts[p] += more;
         left -= more;
     }
+}
+
+/* The same, and which pipeline has each of them in order. */
+static void heti_s_pack_place(const heti_s_pack *s, int64_t m) {
+    int64_t i = 0;
+    heti_s_pack_divide(s, m, s->pipeline_count);
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++)
+        for (int64_t k = 0; k < s->pipeline_count[p]; k++) s->pipeline[i++] = p;
+}
+
+static int heti_s_pack_takes(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a) {
+    return !(s->limit[pipeline] > 0 && a->tokens > s->limit[pipeline]);
 }
 
 static double heti_s_at(const het_cost *c, const heti_s_amount *a, double calls) {
@@ -8774,6 +8868,7 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t empty = m;
     if (s->d.granules > (INT64_C(1) << 22) / m) return 0;
+    heti_s_pack_place(s, m);
     HETI_T_CLEAR(s->amount, m);
     HETI_T_CLEAR(s->cost, m);
     HETI_T_CLEAR(s->cluster, m);
@@ -8788,6 +8883,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
             if (s->cluster[j] && s->d.granules - i <= empty) continue;
             if (to >= 0 && s->cost[j] >= least) continue;
             heti_s_add(&with, &own, 1);
+            if (!heti_s_pack_takes(s, s->pipeline[j], &with)) continue;
             if (s->cluster[j] && !heti_s_pack_fits(s, &with, cap)) continue;
             cost = heti_s_pack_cost(s, &with);
             if (to >= 0 && cost >= least) continue;
@@ -8938,8 +9034,13 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
     return HET_OK;
 }
 
-/* The same, kept where it is the best so far. */
+/* The same, kept where it is the best so far; not looked at where a pipeline does not take one. */
 static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
+    memset(score, 0, sizeof *score);
+    score->excess = HETI_S_NONE;
+    heti_s_pack_place(s, g->count);
+    for (int64_t i = 0; i < g->count; i++)
+        if (!heti_s_pack_takes(s, s->pipeline[i], &s->amount[s->order[i]])) return HET_OK;
     HETI_T_TRY(heti_s_pack_score(s, g->count, score));
     if (s->best_grouping != NULL && !heti_s_better(score, &s->best)) return HET_OK;
     s->best = *score;
@@ -8956,13 +9057,20 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
     return seconds;
 }
 
+/* What micro-batches are dealt by: of tokens descending each has, of the pipelines that take it, one
+   with room, if there is a way to deal them at all. */
+static double heti_s_pack_size(const heti_s_pack *s, int64_t j) {
+    return s->limited ? s->amount[j].tokens : s->cost[j];
+}
+
 /* s->by_cost: micro-batches, the largest first, of equals the lower number. s->dealt: in this order
-   to the pipeline that ends first with it and has room. */
-static void heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
+   to the pipeline that ends first with it, takes it and has room. 0: there is none. */
+static int heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
     const int64_t m = g->count;
     heti_s_pack_amounts(s, g);
     for (int64_t i = 0, j; i < m; i++) {
-        for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
+        const double size = heti_s_pack_size(s, i);
+        for (j = i; j > 0 && heti_s_pack_size(s, s->by_cost[j - 1]) < size; j--) s->by_cost[j] = s->by_cost[j - 1];
         s->by_cost[j] = i;
     }
     heti_s_pack_divide(s, m, s->pipeline_count);
@@ -8974,7 +9082,7 @@ static void heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
         double least = 0;
         for (int64_t p = 0; p < s->d.plan->pipelines; first += s->pipeline_count[p++]) {
             heti_s_amount with = s->pipeline_amount[p];
-            if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
+            if (s->pipeline_full[p] == s->pipeline_count[p] || !heti_s_pack_takes(s, p, &s->amount[j])) continue;
             heti_s_add(&with, &s->amount[j], 1);
             const double seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
             if (to >= 0 && seconds >= least) continue;
@@ -8982,10 +9090,12 @@ static void heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
             least = seconds;
             at = first + s->pipeline_full[p];
         }
+        if (to < 0) return 0;
         s->dealt[at] = j;
         s->pipeline_full[to]++;
         heti_s_add(&s->pipeline_amount[to], &s->amount[j], 1);
     }
+    return 1;
 }
 
 /* s->cluster: micro-batches of similar cost, cut where the row by cost has its widest gaps. Returns
@@ -9035,8 +9145,7 @@ static int heti_s_pack_spent(heti_s_pack *s) {
 static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
     heti_s_score mixed;
     int64_t begin = 0;
-    heti_s_pack_deal(s, g);
-    if (heti_s_pack_spent(s)) return HET_OK;
+    if (!heti_s_pack_deal(s, g) || heti_s_pack_spent(s)) return HET_OK;
     HETI_T_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
@@ -9053,7 +9162,7 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
     const int64_t m = g->count;
     int64_t place[HETI_S_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
     heti_s_score score;
-    heti_s_pack_deal(s, g);
+    (void)heti_s_pack_deal(s, g);
     clusters = heti_s_pack_clusters(s, m);
     for (i = 0; i < clusters; i++) place[i] = i;
     do {
@@ -9151,7 +9260,7 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
 }
 
 static het_result heti_s_pack_search(heti_s_pack *s) {
-    double tokens; /* what a micro-batch may have beside memory */
+    double tokens, within; /* what a micro-batch may have beside memory; in any order */
     int64_t k, orders = 1;
     HETI_T_TRY(heti_s_pack_probe(s));
     heti_s_pack_curves(s);
@@ -9161,7 +9270,9 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     heti_s_pack_plain(s);
     heti_s_pack_group(s, 0, s->grouping);
     tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
-    if (s->bytes_a_token * tokens > 1) heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
+    within = s->bytes_a_token * tokens > 1 ? 1 / s->bytes_a_token : 0;
+    if (s->limited) within = heti_s_limit(within, s->least_limit);
+    if (within > 0) heti_s_pack_group(s, within, s->grouping + HETI_S_KEPT);
     HETI_T_TRY(heti_s_pack_judge_plain(s));
     HETI_T_TRY(heti_s_pack_judge_groupings(s));
     if (s->best_grouping == NULL)
@@ -9169,8 +9280,8 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
                            "sequences into at most %d micro-batches was found with max_tokens %d%s and max_sequences "
                            "%d%s", s->d.granules, HETI_T_CAST(int64_t, s->all.tokens),
                            HETI_T_CAST(int64_t, s->all.sequences), s->most,
-                           s->d.max_tokens, s->d.max_tokens > 0 ? "" : " (no limit)",
-                           s->d.max_sequences, s->d.max_sequences > 0 ? "" : " (no limit)");
+                           s->d.max_tokens, s->limited ? " (less in some pipelines)" : s->d.max_tokens > 0 ? "" :
+                           " (no limit)", s->d.max_sequences, s->d.max_sequences > 0 ? "" : " (no limit)");
     heti_s_pack_amounts(s, s->best_grouping);
     for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->evaluations; k++) orders *= k;
     HETI_T_TRY(orders <= s->d.evaluations - s->evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));
@@ -9241,6 +9352,7 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     het_result result = heti_s_pack_check(&s);
     if (result == HET_OK) result = heti_s_pack_lists(&s);
     if (result == HET_OK) result = heti_s_pack_room(&s);
+    if (result == HET_OK) result = heti_s_pack_granules(&s);
     if (result == HET_OK) result = heti_s_pack_search(&s);
     if (result == HET_OK) result = heti_s_packing_make(&s, packing);
     heti_s_arrays_free(&s.arena, &s.allocator);
@@ -9342,7 +9454,7 @@ static het_result heti_s_teams_fit(heti_s_teams *t, int64_t team, int64_t tokens
     return HET_OK;
 }
 
-/* The most tokens that each team has room for, by bisection. */
+/* The most tokens that each team takes and has room for, by bisection. */
 static het_result heti_s_teams_caps(heti_s_teams *t) {
     heti_s_seek *s = &t->s;
     het_schedule *lists = NULL;
@@ -9355,7 +9467,10 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
         /* low fits, high does not, or is one more than there are */
         int64_t low = 0, high = 1 + HETI_T_CAST(int64_t, t->all.tokens);
         int fits = 0;
-        if (t->given.d.max_tokens > 0) high = heti_s_min(high, t->given.d.max_tokens + 1);
+        double limit = heti_s_real(t->given.d.max_tokens);
+        for (int64_t i = t->f.first[p]; i < t->f.first[p + 1]; i++)
+            limit = heti_s_limit(limit, heti_s_device_limit(s, t->f.device[i]));
+        if (limit > 0 && limit < heti_s_real(high - 1)) high = 1 + HETI_T_CAST(int64_t, limit);
         for (like = 0; like < p; like++)
             if (t->choice[like] == t->choice[p] && heti_s_fused_alike(s, &t->f, like, p)) break;
         if (like == p) result = heti_s_teams_fit(t, p, heti_s_max(1, high - 1), &fits);
@@ -9389,14 +9504,15 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     return HET_OK;
 }
 
-/* What each granule adds to a team: it alone is a micro-batch of each. -1: nothing. */
+/* What each granule adds to a team that takes it: it alone is a micro-batch of each. -1: nothing. */
 static het_result heti_s_teams_alone(heti_s_teams *t) {
     static const heti_s_amount heti_s_nothing = { 0, 0, 1 };
     for (int64_t i = -1; i < t->n; i++) {
         const heti_s_amount *a = i < 0 ? &heti_s_nothing : &t->amount[i];
+        int64_t m = 0;
         for (int64_t p = 0; p < t->f.teams; p++) {
-            t->count[p] = 1;
-            t->batch[p] = *a;
+            t->count[p] = a->tokens <= t->of[p].cap;
+            if (t->count[p]) t->batch[m++] = *a;
         }
         HETI_T_TRY(heti_s_teams_run(t));
         for (int64_t p = 0; p < t->f.teams; p++)
