@@ -97,6 +97,8 @@ typedef struct problem {
     int64_t *group_of;
     double *tokens;
     double *sequences;    /* with a profile: of each micro-batch */
+    het_desc desc;        /* of --model */
+    het_hardware *hardware;
     int64_t micro_batches;
     char *text;
     size_t length;
@@ -879,14 +881,15 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
 }
 
 /* The ops of a micro-batch; units that are alike once. */
-static int print_ops(const settings *s, const het_hardware *hardware, const het_desc *desc, const het_profile *profile) {
+static int print_ops(const settings *s, const problem *p, const het_profile *profile) {
     static const char calls[] = { 'F', HET_ACTION_F, 'I', HET_ACTION_I, 'W', HET_ACTION_W };
-    const double tokens = (double)desc->limits.max_tokens, pairs = tokens * ((double)s->tokens + 1) / 2;
+    const double tokens = (double)p->desc.limits.max_tokens, pairs = tokens * ((double)s->tokens + 1) / 2;
+    const het_hardware *hardware = p->hardware;
     het_error error = { HET_OK, "" };
     het_description *d = NULL;
     int64_t before;
     int written = 0;
-    const het_result result = het_describe(desc, &d, &error);
+    const het_result result = het_describe(&p->desc, &d, &error);
     if (result != HET_OK) return fail(status_of(result), "--model %s: %s", s->model, error.text);
     if (s->json) printf("{\"ops\":[");
     else printf("%-12s %-12s %-4s %-12s %12s %12s %10s  bound by\n", "device", "unit", "call", "op", "operations", "bytes", "us");
@@ -929,59 +932,64 @@ static int count_operations(settings *s, const het_desc *desc) {
     return 0;
 }
 
-/* A profile of published figures, for micro-batches of --sequences by --length. */
-static int price_hardware(settings *s, const het_desc *like, het_hardware *hardware, het_profile **profile) {
+static int read_hardware(const settings *s, problem *p) {
+    static het_hardware hardware;
     het_error error = { HET_OK, "" };
     size_t length;
     char *text = read_small_file(s->hardware, &length);
-    het_desc desc = *like;
     het_result result;
     if (text == NULL) return fail(BAD_INPUT, "--hardware %s: %s", s->hardware, small_file_error());
-    result = het_hardware_read(text, length, hardware, &error);
+    result = het_hardware_read(text, length, &hardware, &error);
     free(text);
     if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
-    if (s->tokens == 0) s->tokens = desc.model.context;
-    if (s->tokens > desc.model.context)
-        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)desc.model.context);
-    desc.dtype = s->dtype == 2 ? HET_BF16 : HET_F32;
-    desc.limits.max_tokens = s->sequences * s->tokens, desc.limits.max_sequences = s->sequences;
-    result = het_hardware_profile(hardware, &desc, s->tokens, s->model, NULL, profile, &error);
-    if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
-    if (s->ops && print_ops(s, hardware, &desc, *profile) != 0) return FAILED;
-    return count_operations(s, &desc);
+    p->hardware = &hardware;
+    p->desc.dtype = s->dtype == 2 ? HET_BF16 : HET_F32;
+    return 0;
+}
+
+/* The profile of published figures in micro-batches of so many sequences of `length`, in place of *profile. */
+static int hardware_profile(const settings *s, problem *p, int64_t sequences, int64_t length, het_profile **profile) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    if (length > p->desc.model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)length, (long long)p->desc.model.context);
+    p->desc.limits.max_tokens = sequences * length, p->desc.limits.max_sequences = sequences;
+    het_profile_free(*profile);
+    result = het_hardware_profile(p->hardware, &p->desc, length, s->model, NULL, profile, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
 }
 
 static int price_model(settings *s, problem *p, het_profile **profile) {
-    static het_hardware hardware;
     static experts_model experts;
-    het_desc desc;
+    het_desc *desc = &p->desc;
     int status;
-    memset(&desc, 0, sizeof desc);
-    if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
+    if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc->model)) != 0) return status;
     if (s->experts != NULL && (status = experts_read(s->experts, &experts.settings)) != 0) return status;
-    if ((status = experts_start(&experts, s->experts, &desc)) != 0) return status;
-    desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
-    if (s->hardware != NULL) status = price_hardware(s, &desc, &hardware, profile);
-    else status = profile_read_list("--profile", s->profile, profile);
+    if ((status = experts_start(&experts, s->experts, desc)) != 0) return status;
+    desc->limits.max_tokens = desc->model.context, desc->limits.max_sequences = 1;
+    if (s->hardware == NULL) status = profile_read_list("--profile", s->profile, profile);
+    else if ((status = read_hardware(s, p)) == 0)
+        status = hardware_profile(s, p, s->sequences, s->tokens > 0 ? s->tokens : desc->model.context, profile);
+    if (status == 0 && s->hardware != NULL) status = count_operations(s, desc);
     if (status != 0) return status;
-    if (s->model != NULL && (status = profile_check(source(s), s->profile, *profile, &desc, s->model)) != 0) return status;
+    if (s->model != NULL && (status = profile_check(source(s), s->profile, *profile, desc, s->model)) != 0) return status;
     s->units = (*profile)->units;
-    s->heads = desc.model.kv_heads;
+    s->heads = desc->model.kv_heads;
     s->unit = 3;
     if ((status = price_devices(s, p, *profile)) != 0) return status;
     for (int64_t r = 0; r < p->cluster->ranks; r++)
-        for (int64_t i = 0; i < hardware.devices; i++)
-            if (strcmp(p->cluster->device[r].profile, hardware.device[i].name) == 0) {
-                const het_hardware_device *is = &hardware.device[i];
+        for (int64_t i = 0; p->hardware != NULL && i < p->hardware->devices; i++)
+            if (strcmp(p->cluster->device[r].profile, p->hardware->device[i].name) == 0) {
+                const het_hardware_device *is = &p->hardware->device[i];
                 if (!(p->cluster->device[r].memory > 0)) p->cluster->device[r].memory = is->memory;
                 s->peak += p->cluster->device[r].speed * (s->dtype == 2 && is->bf16 > 0 ? is->bf16 : is->f32);
             }
     if (s->plan != NULL || s->simulate != NULL) status = read_plan(s, p, s->simulate != NULL && !are_lists(s));
     if (status == 0 && p->plan != NULL && s->tokens == 0 && s->micro_batches == 0) s->tokens = p->plan->step.length;
-    if (s->tokens == 0) s->tokens = desc.model.context;
+    if (s->tokens == 0) s->tokens = desc->model.context;
     if (status == 0 && s->tokens == 0) status = fail(BAD_INPUT, "--profile %s: --model SPEC or --length T is needed", s->profile);
-    if (status == 0 && s->model != NULL && s->tokens > desc.model.context)
-        status = fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)desc.model.context);
+    if (status == 0 && s->model != NULL && s->tokens > desc->model.context)
+        status = fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)desc->model.context);
     return status;
 }
 
@@ -1019,6 +1027,8 @@ static int price_read(settings *s, problem *p, const unsigned char *given, het_p
     int status = price_model(s, p, profile);
     if (status == 0 && p->plan != NULL && het_profile_cuts(*profile, p->plan, &error) != HET_OK) status = fail(BAD_INPUT, "--plan: %s", error.text);
     if (status == 0) status = price_step(s, p, given);
+    if (status == 0 && s->hardware != NULL) status = hardware_profile(s, p, s->sequences, s->tokens, profile); /* those of the step */
+    if (status == 0 && s->ops) status = print_ops(s, p, *profile);
     if (status == 0 && s->simulate == NULL) s->simulate = p->plan->schedule;
     return status;
 }
@@ -1062,35 +1072,67 @@ static int write_plan(const settings *s, const het_plan *plan) {
     return target_end(&t, het_plan_write(plan, &writer), NULL);
 }
 
+/* Looks for the plan. With published figures a call takes what its operations or its bytes do, whichever is more: a profile has the straight line
+   through that at one size of micro-batch, exact there and too low elsewhere. So what is best by the line at its own size is best; where another
+   size is found, the line at that one is tried, between those that were found too small and too large, and at last one size alone. */
+static int search_sizes_found(const settings *s, problem *p, het_search_desc *desc, het_profile **profile, het_search **search, het_error *error) {
+    const double end = seconds_now() + s->seconds;
+    int64_t size = s->sequences / desc->granule_sequences, low = 0, high = desc->granules + 1;
+    char bound_by[sizeof (*search)->bound_by];
+    double bound = 0; /* a line is nowhere too high, so of all sizes that of each is one */
+    for (int turn = 0; ; turn++) {
+        const int last = p->hardware == NULL || turn == 3;
+        const double left = end - seconds_now();
+        int status;
+        desc->profile = *profile, desc->seconds = left > 0.01 ? (last ? left : left / 2) : 0.005;
+        if (het_plan_search(desc, search, error) != HET_OK) return error->code == HET_ERR_OOM ? FAILED : BAD_INPUT;
+        const int64_t found = (*search)->found[0].granules;
+        if (turn < 3 && (*search)->bound > bound) bound = (*search)->bound, memcpy(bound_by, (*search)->bound_by, sizeof bound_by);
+        if (turn > 0 && bound > 0) {
+            (*search)->bound = bound, (*search)->distance = (*search)->found[0].seconds / bound - 1;
+            memcpy((*search)->bound_by, bound_by, sizeof bound_by);
+        }
+        if (last || found == size) return 0;
+        *(found > size ? &low : &high) = size;
+        size = turn == 2 || (found > low && found < high) ? found : (low + high) / 2;
+        if (turn == 2) { /* the least of those that make as many micro-batches */
+            desc->most_micro_batches = (desc->granules + size - 1) / size;
+            desc->most_granules = size = (desc->granules + desc->most_micro_batches - 1) / desc->most_micro_batches;
+        }
+        het_search_free(*search);
+        *search = NULL;
+        if ((status = hardware_profile(s, p, size * desc->granule_sequences, s->tokens, profile)) != 0) return status;
+    }
+}
+
 /* names: of --schedules, cut up here; NULL: the usual ones. */
-static int search_plan(settings *s, problem *p, const unsigned char *given, const het_profile *profile, char *names) {
+static int search_plan(settings *s, problem *p, const unsigned char *given, het_profile **profile, char *names) {
     het_search_desc desc;
     het_search *search = NULL;
     het_error error = { HET_OK, "" };
-    het_result result;
     const char *list[MOST_NAMES];
     const double start = seconds_now();
     int status;
     memset(&desc, 0, sizeof desc);
-    if ((status = search_sizes(s, profile, given, &desc)) != 0) return status;
+    if ((status = search_sizes(s, *profile, given, &desc)) != 0) return status;
     desc.schedules = names != NULL ? list : NULL;
     while (names != NULL) {
         if (desc.schedule_count == MOST_NAMES) return fail(BAD_INPUT, "--schedules %s: more than %d", s->schedules, MOST_NAMES);
         list[desc.schedule_count++] = names;
         if ((names = strchr(names, ',')) != NULL) *names++ = 0;
     }
-    desc.profile = profile, desc.cluster = p->cluster;
+    desc.cluster = p->cluster;
     for (int64_t r = 0; r < p->cluster->ranks; r++)
         if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
             desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
     desc.together = s->alone ? HET_NO : HET_YES;
-    desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
+    desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
-    result = het_plan_search(&desc, &search, &error);
-    if (result != HET_OK && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
-    if (result != HET_OK)
-        return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
-                    s->cluster != NULL ? s->cluster : s->devices, error.text);
+    status = search_sizes_found(s, p, &desc, profile, &search, &error);
+    if (search == NULL && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
+    if (search == NULL)
+        return error.code == HET_OK ? status : fail(status, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
+                                                    s->cluster != NULL ? s->cluster : s->devices, error.text);
     if (s->out != NULL) status = write_plan(s, search->found[0].plan);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) {
         p->plan = search->found[0].plan;
@@ -1099,7 +1141,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
         p->plan = NULL;
     }
     if (status == 0 && s->json) found_json(search, p->cluster);
-    else if (status == 0) found_table(search, profile, p->cluster, seconds_now() - start);
+    else if (status == 0) found_table(search, *profile, p->cluster, seconds_now() - start);
     if (status == 0 && !s->json && s->peak > 0)
         printf("MFU      %.1f %% of the operations a second that the devices are published with\n",
                100 * utilisation(s, (double)desc.granules * (double)desc.granule_tokens, search->found[0].seconds));
@@ -1118,7 +1160,8 @@ static int plan_best(settings *s, problem *p, const unsigned char *given) {
         memcpy(names, s->schedules, strlen(s->schedules) + 1);
     }
     status = price_model(s, p, &profile);
-    if (status == 0) status = search_plan(s, p, given, profile, names);
+    if (status == 0 && s->ops) status = print_ops(s, p, profile);
+    if (status == 0) status = search_plan(s, p, given, &profile, names);
     het_profile_free(profile);
     free(names);
     return status;

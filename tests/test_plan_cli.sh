@@ -325,7 +325,7 @@ refuses '--cluster bad.json|byte|latencies|fewer numbers in a row' --simulate gp
 # ---- hardware files: figures in place of measured times ----
 one='{"name":"one","f32":"10T","bandwidth":"1T","memory":"80G"}'
 echo "{\"devices\":[$one,{\"name\":\"two\",\"f32\":\"20T\",\"bandwidth\":\"2T\",\"memory\":\"80G\"},{\"name\":\"tiny\",\"f32\":1,\"bandwidth\":1,\"memory\":\"1M\"},
-    {\"name\":\"small\",\"f32\":1,\"bandwidth\":1,\"max_tokens\":512}]}" > hardware.json
+    {\"name\":\"wide\",\"f32\":\"1000T\",\"bandwidth\":\"1T\"},{\"name\":\"small\",\"f32\":1,\"bandwidth\":1,\"max_tokens\":512}]}" > hardware.json
 hardware=(--hardware hardware.json --model gpt2:124m --micro-batches 4)
 for device in one two one,two; do
     "$plan" "${hardware[@]}" --devices "$device" --plan dp --simulate 1f1b --json > "$device.out" 2> err
@@ -339,6 +339,21 @@ mfu=$(sed -n 's/.*"mfu":\([0-9.e+-]*\),.*/\1/p' one.out)
 report "$(awk "BEGIN { a = $operations / $(seconds_of one.out) / 1e13 / $mfu; exit !(a > 0.999999 && a < 1.000001) }" < /dev/null; echo $?)" \
     "the share of a device's operations is that of the formula" "$(cat one.out)"
 report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is found for devices that nobody measured' "$(cat err one,two.best)"
+# A plan takes as long as the search said, on its own step, which is of other lengths and larger micro-batches than the options, and by options.
+for shape in '16 1' '4 8'; do
+    read -r batches sequences <<< "$shape"
+    sized=(--hardware hardware.json --model gpt2:124m --devices wide,wide)
+    "$plan" "${sized[@]}" --length 256 --micro-batches "$batches" --sequences "$sequences" --granule 1 --seconds 0.4 --json --out sized.json > found 2> err
+    own=$(sed -n 's/.*"granules": \([0-9]*\),.*"micro_batch": \([0-9]*\).*/\1 \2/p' sized.json)
+    "$plan" "${sized[@]}" --plan sized.json --json > again 2>> err
+    [ $((${own% *} % ${own#* })) != 0 ] ||
+        "$plan" "${sized[@]}" --plan sized.json --length 256 --micro-batches $((${own% *} / ${own#* })) --sequences "${own#* }" --json > options 2>> err
+    for file in again options; do
+        [ -s "$file" ] || continue
+        report "$(awk "BEGIN { a = $(seconds_of "$file") / $(sed -n 's/^{"seconds":\([^,]*\),.*/\1/p' found); exit !(a > 0.9999999 && a < 1.0000001) }" \
+            < /dev/null; echo $?)" "a plan found by figures takes as long $file ($shape, micro-batches of ${own#* })" "$(cat err found "$file")"
+    done
+done
 "$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops > ops
 report "$(grep -q '^two  *head  *F  *linear .* operations$' ops; echo $?)" '--ops says what bounds each op' "$(head -n 5 ops)"
 refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
