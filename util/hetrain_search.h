@@ -271,9 +271,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
    A device has device (a profile's name) and may have name, count 1, speed 1, memory 0, max_tokens
    0; a group has members and may have name, count 1, process false, link (latency 0, bandwidth 0),
    bus 0, uplink 0. Times are in seconds, sizes in bytes, either as numbers or as text with s, ms,
-   us, ns or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with one entry
-   "#0", "#1", ... is added to the names. Devices are ranks in the order in which they come;
-   "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead.
+   us, ns or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with
+   one entry "#0", "#1", ... is added to the names. Devices are ranks in the order in which they
+   come; "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead.
    Where links are no tree the outermost group has "latencies", "bandwidths" or both: a row a rank
    with what a message to each rank meets, [[0, "5G"], ["2G", 0]]. They stand in place of what the
    groups' links say; a rank's own place is not looked at. */
@@ -318,9 +318,9 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL i
    number of groups of the cluster that hold some of it but not all, so of the uplinks that its
    messages cross; what is minimised is the sum of weight times spread (Arnold's consolidation,
    2025, with one objective for all its sets). Devices change places only with those of the same
-   profile, speed, memory and max_tokens. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks
-   from random beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for each rank
-   the cluster's device. *spread, NULL: not told. Threads: any. */
+   profile, speed, memory and max_tokens. Up to 8 ranks all orders are tried; beyond, exchanges of
+   two ranks from random beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for
+   each rank the cluster's device. *spread, NULL: not told. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *cluster, const het_blocks *talk,
                                                             const double *weight, int64_t evaluations, uint64_t seed,
                                                             const het_allocator *allocator, int64_t *device,
@@ -542,8 +542,8 @@ typedef struct het_search {
 } het_search;
 
 /* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT:
-   nothing fits; the error names the unit, or the rank, and the bytes that are missing, or the device
-   that takes the most tokens where none takes the smallest micro-batch.
+   nothing fits; the error names the unit, or the rank, and the bytes that are missing, or, where no
+   device takes the smallest micro-batch, the one that takes most.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search,
                                                           het_error *error);
@@ -708,9 +708,9 @@ HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL i
    others, or change places, while the simulator says that it ends earlier.
    search: profile, cluster, shard, together, teams (no: devices alone) are looked at, and
    granule_tokens, the longest granule that rows are cut between: 512. A device's memory limit holds
-   for the largest micro-batch of its own team, which has no more than the max_tokens of its devices:
-   what a context needs that makes room for no more, whereas het_create makes room for
-   limits.max_tokens, the largest of all, on every rank whose device has no max_tokens.
+   for the largest micro-batch of its own team, which has no more than its devices' max_tokens: what
+   a context needs that makes room for no more, whereas het_create makes room for limits.max_tokens,
+   the largest of all, on every rank whose device has no max_tokens.
    desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of teams and
    ways: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
    micro-batches. packing->seconds is simulated, its `sequences` are as many of equal length as have
@@ -6748,9 +6748,6 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %e, its memory %e", r, device->name,
                           device->speed, device->memory);
-    if (!(device->max_tokens >= 0) || !(p->device[i].max_tokens >= 0))
-        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its max_tokens is %e, its profile's %e", r,
-                          device->name, device->max_tokens, p->device[i].max_tokens);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
                           s->d.cluster->groups);
@@ -6974,7 +6971,18 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
     s->alone.pipelines = s->alone.slices = 1;
     s->alone.share[0] = s->alone.slice_share[0] = 1;
     s->least_missing = s->least_guess = HETI_S_NONE;
+    HETI_T_TRY(heti_s_seek_kinds(s));
+    HETI_T_TRY(heti_s_seek_known(s));
+    HETI_T_TRY(heti_s_arrays(&s->curves, 0, heti_s_seek_curves_cut, s, &s->allocator, "het_plan_search", s->error));
+    heti_s_seek_sums(s);
+    heti_s_seek_bytes(s);
+    heti_s_seek_sort(s);
     return HET_OK;
+}
+
+static void heti_s_seek_end(heti_s_seek *s) {
+    heti_s_arrays_free(&s->curves, &s->allocator);
+    heti_s_arrays_free(&s->arena, &s->allocator);
 }
 
 /* ---- what is found ---- */
@@ -7774,14 +7782,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     het_result result = heti_s_seek_start(&s);
-    if (result == HET_OK) result = heti_s_seek_kinds(&s);
-    if (result == HET_OK) result = heti_s_seek_known(&s);
-    if (result == HET_OK)
-        result = heti_s_arrays(&s.curves, 0, heti_s_seek_curves_cut, &s, &s.allocator, "het_plan_search", error);
     if (result == HET_OK) {
-        heti_s_seek_sums(&s);
-        heti_s_seek_bytes(&s);
-        heti_s_seek_sort(&s);
         s.fuses = heti_s_can_fuse(&s);
         if (s.fuses) s.d.seconds *= 0.7;
         heti_s_seek_run(&s);
@@ -7794,8 +7795,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         if (result == HET_OK) result = s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s, search);
     }
     while (s.fused_count > 0) het_plan_free(s.fused[--s.fused_count]);
-    heti_s_arrays_free(&s.curves, &s.allocator);
-    heti_s_arrays_free(&s.arena, &s.allocator);
+    heti_s_seek_end(&s);
     return result;
 }
 
@@ -9832,10 +9832,6 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     d.most_granules = d.most_micro_batches = 0;
     HETI_T_TRY(heti_s_seek_desc(s, &d));
     HETI_T_TRY(heti_s_seek_start(s));
-    HETI_T_TRY(heti_s_seek_kinds(s));
-    HETI_T_TRY(heti_s_seek_known(s));
-    heti_s_seek_bytes(s);
-    heti_s_seek_sort(s);
     s->pieces = HETI_S_COLUMN_PARTS;
     return HET_OK;
 }
@@ -9875,7 +9871,7 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
         het_plan_free(t.best_plan);
     }
     heti_s_arrays_free(&t.f.arena, &t.s.allocator);
-    heti_s_arrays_free(&t.s.arena, &t.s.allocator);
+    heti_s_seek_end(&t.s);
     heti_s_arrays_free(&t.arena, &t.s.allocator);
     return result;
 }
