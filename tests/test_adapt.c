@@ -517,6 +517,35 @@ static void only_shares_change(void **state)
     end(&w);
 }
 
+/* A rank that does not take the micro-batches in use has none, and gets none. */
+static void a_rank_that_takes_less_gets_none(void **state)
+{
+    static const char text[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 6]}]}, {\"stages\": [{\"rank\": 1, \"units\": [0, 6]}]}, "
+                               "{\"share\": 0, \"stages\": [{\"rank\": 2, \"units\": [0, 6]}]}]}";
+    world w;
+    het_plan *plan;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    (void)state;
+    start(&w, 3);
+    w.place[2].max_tokens = w.true_place[2].max_tokens = 3; /* a granule has 4 */
+    plan = plan_of(&w, text, "1f1b");
+    advice = advice_on_shares(&w, plan, &adapt);
+    assert_int_equal(advice->only_shares, 1);
+    assert_true(advice->plan->share[0] > advice->plan->share[1] && advice->plan->share[1] > 0 && advice->plan->share[2] <= 0);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    plan->share[2] = 1;
+    {
+        het_simulation *simulation = NULL;
+        het_error error;
+        EXPECT_ERROR(het_plan_predict(&w.search, plan, 1, HET_NO, &simulation, &error), HET_ERR_LIMIT, error.text, "4 tokens|rank 2 there is 3");
+        assert_null(simulation);
+    }
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* A plan's keepers and near sets stay what they are where only shares change. */
 static void keepers_stay(void **state)
 {
@@ -676,7 +705,7 @@ int main(void)
         cmocka_unit_test(a_narrow_link_is_seen),
         cmocka_unit_test(a_slow_link_is_seen_by_reductions),
         cmocka_unit_test(only_shares_change),
-        cmocka_unit_test(keepers_stay),
+        cmocka_unit_test(a_rank_that_takes_less_gets_none), cmocka_unit_test(keepers_stay),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_allocation_may_fail),
     };

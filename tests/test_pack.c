@@ -939,7 +939,7 @@ static void layout_of(const het_packing *k, char *layout)
 static void test_bits(void **state)
 {
     static const char *const blocks = "17|600|5,0,9|48|1|30,2|3,3,3|160";
-    static const char *const layouts[] = { "pp", "pp", "dp", "dp", "dp" };
+    static const char *const layouts[] = { "pp", "pp", "dp", "dp", "dp", "dp" };
     het_model_desc model = support_model(HET_LLAMA);
     support_run base;
     support_result expected;
@@ -949,7 +949,7 @@ static void test_bits(void **state)
     support_run_start(&base, &model, 2, blocks);
     base.desc.limits.max_micro_batches = 8;
     expected = support_train(&base, "0|1|2|3|4|5|6|7");
-    for (round = 0; round < 5; round++) {
+    for (round = 0; round < 6; round++) { /* at last with a rank that takes 50 tokens */
         support_run run;
         het_packing *packing;
         char layout[32];
@@ -958,11 +958,13 @@ static void test_bits(void **state)
         job *j;
         support_run_start(&run, &model, 2, blocks);
         run.desc.limits.max_micro_batches = 8;
-        support_run_ranks(&run, round < 4 ? 2 : 1);
+        support_run_ranks(&run, round == 4 ? 1 : 2);
+        if (round == 5) run.device[1].max_tokens = 50;
         support_run_plan(&run, layouts[round], round == 1 ? "zb-h1" : "1f1b", 1);
         if (round == 3) run.plan->share[0] = 0;
-        j = job_make(layouts[round], "1f1b", round < 4 ? 2 : 1, 1);
+        j = job_make(layouts[round], "1f1b", round == 4 ? 1 : 2, 1);
         job_costs(j, &random);
+        if (round == 5) j->costs.rank = j->rank, j->rank[1].max_tokens = 50;
         for (g = 0; g < j->plan->stages; g++) j->stage[g].forward.base = 100 * round;
         j->desc.plan = run.desc.layout.plan;
         j->desc.granules = run.data.blocks;

@@ -8317,12 +8317,13 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
     if (named > 3) heti_t_format(out, " and %d more", named - 3);
 }
 
-/* Simulated seconds of the plan in use with other numbers of micro-batches. */
+/* Simulated seconds of the plan in use with other numbers of micro-batches; HETI_S_NONE: a rank would
+   get some that it does not take. */
 static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
     het_simulation *simulation = NULL;
-    HETI_T_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
-    *seconds = heti_s_makespan(simulation);
-    return HET_OK;
+    const het_result result = het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error);
+    *seconds = result == HET_OK ? heti_s_makespan(simulation) : HETI_S_NONE;
+    return result == HET_ERR_LIMIT ? HET_OK : result;
 }
 
 /* Moves micro-batches between pipelines, each time the one that helps most, while one helps; the
