@@ -644,8 +644,8 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
      of the best, all orders are tried where there are at most as many as evaluations left, else any
      two micro-batches are exchanged as long as that helps. Of equals the first found stays.
    * Where pipelines take unequal numbers of tokens, granules that go one by one go to a micro-batch
-     whose pipeline takes them, micro-batches are dealt by tokens, orders that break a limit are left
-     out, and groupings within the lowest limit are looked at as well. */
+     whose pipeline takes them, micro-batches are dealt by tokens, orders that break a limit are
+     left out, and groupings within the lowest limit are looked at as well. */
 
 typedef struct het_pack_desc {
     uint32_t start_canary;
@@ -5328,8 +5328,8 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
            p->rank_gradients + p->rank_workspace;
 }
 
-/* The most units from `begin` that a device takes in `seconds` and its memory; none where it does not
-   take the micro-batches. */
+/* The most units from `begin` that a device takes in `seconds` and its memory; none where it does
+   not take the micro-batches. */
 static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, int64_t device, int64_t begin,
                                  int64_t most, int recompute, double in_flight, double seconds) {
     const int64_t kind = s->kind_of[device];
@@ -7126,8 +7126,8 @@ static het_result heti_s_nothing(heti_s_seek *s) {
         if (heti_s_device_limit(s, i) > heti_s_device_limit(s, most)) most = i;
     }
     if (!taken)
-        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: no device takes the smallest micro-batches, of %g "
-                           "tokens: device %d (%s), which takes the most, takes %g",
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: no device takes the smallest micro-batches, of "
+                           "%g tokens: device %d (%s), which takes the most, takes %g",
                            heti_s_tokens(s, heti_s_least_granules(s)), most, s->d.cluster->device[most].name,
                            heti_s_device_limit(s, most));
     most = 0;
@@ -8317,8 +8317,8 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
     if (named > 3) heti_t_format(out, " and %d more", named - 3);
 }
 
-/* Simulated seconds of the plan in use with other numbers of micro-batches; HETI_S_NONE: a rank would
-   get some that it does not take. */
+/* Simulated seconds of the plan in use with other numbers of micro-batches; HETI_S_NONE: a rank
+   would get some that it does not take. */
 static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
     het_simulation *simulation = NULL;
     const het_result result = het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error);
@@ -9058,8 +9058,8 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
     return seconds;
 }
 
-/* What micro-batches are dealt by: of tokens descending each has, of the pipelines that take it, one
-   with room, if there is a way to deal them at all. */
+/* What micro-batches are dealt by: those with the most tokens first, each finds a pipeline that
+   takes it and has room, if there is a way to deal them at all. */
 static double heti_s_pack_size(const heti_s_pack *s, int64_t j) {
     return s->limited ? s->amount[j].tokens : s->cost[j];
 }
@@ -9505,7 +9505,7 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     return HET_OK;
 }
 
-/* What each granule adds to a team that takes it: it alone is a micro-batch of each. -1: nothing. */
+/* What each granule adds to a team that takes it: it alone is a micro-batch. -1: nothing. */
 static het_result heti_s_teams_alone(heti_s_teams *t) {
     static const heti_s_amount heti_s_nothing = { 0, 0, 1 };
     for (int64_t i = -1; i < t->n; i++) {
