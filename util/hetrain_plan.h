@@ -2700,23 +2700,6 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
     return HET_OK;
 }
 
-/* Every rank takes the micro-batches of the pipelines in which it has a stage. */
-static het_result heti_p_sim_limits(heti_p_sim *s) {
-    for (int64_t r = 0; r < s->ranks && s->costs->rank != NULL && s->costs->tokens != NULL; r++) {
-        const double most = s->costs->rank[r].max_tokens;
-        for (int64_t g = 0, p = 0, first = 0; g < s->plan->stages && most > 0; g++) {
-            for (; p < s->plan->stage[g].pipeline; p++) first += s->schedule->micro_batches[p];
-            if (s->plan->stage[g].rank != heti_p_leader(s->plan, r)) continue;
-            for (int64_t m = first; m < first + s->schedule->micro_batches[p]; m++)
-                if (s->costs->tokens[m] > most)
-                    return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: micro-batch %d: %g tokens; it falls to "
-                                       "pipeline %d, and max_tokens of rank %d there is %g", m, s->costs->tokens[m], p,
-                                       r, most);
-        }
-    }
-    return HET_OK;
-}
-
 /* Groups come behind their parents, so of two groups the one with the higher number is never the
    other's ancestor. */
 static het_result heti_p_sim_groups(heti_p_sim *s) {
@@ -2764,7 +2747,6 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     HETI_T_TRY(heti_p_sim_sizes(s));
     for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++)
         HETI_T_TRY(heti_p_sim_times(s, "rank", i, &costs->rank[i], offsetof(het_rank_cost, beside)));
-    HETI_T_TRY(heti_p_sim_limits(s));
     for (int64_t i = 0; i < costs->blocks && costs->block != NULL; i++)
         HETI_T_TRY(heti_p_sim_times(s, "block", i, &costs->block[i], sizeof *costs->block));
     return heti_p_sim_groups(s);
@@ -2985,6 +2967,20 @@ static void heti_p_sim_weights(heti_p_sim *s) {
     for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit *= s->slice_rest[0];
 }
 
+/* All ranks of a stage of pipeline p take its micro-batches, of which `first` is the first. */
+static het_result heti_p_sim_limit(const heti_p_sim *s, const heti_p_stage *stage, int64_t p, int64_t first) {
+    for (int64_t i = 0; i < stage->members; i++) {
+        const int64_t rank = stage->team != NULL ? stage->team[i].rank : stage->rank;
+        const double most = heti_p_rank_cost(s, rank)->max_tokens;
+        for (int64_t m = 0; m < stage->micro_batches && most > 0 && stage->tokens != NULL; m++)
+            if (stage->tokens[m] > most)
+                return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: micro-batch %d: %g tokens; it falls to "
+                                   "pipeline %d, and max_tokens of rank %d there is %g", first + m, stage->tokens[m],
+                                   p, rank, most);
+    }
+    return HET_OK;
+}
+
 static het_result heti_p_sim_stages(heti_p_sim *s) {
     const het_plan *plan = s->plan;
     const het_stage_cost *member = s->costs->member;
@@ -3005,6 +3001,7 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
             stage->member = member;
             if (stage->members == 1) stage->team = NULL;
             else if (member != NULL) member += stage->members;
+            HETI_T_TRY(heti_p_sim_limit(s, stage, p, micro_batch));
             stage->backward = het_plan_backward(plan, g);
             stage->gradient = stage->after >= 0 && het_plan_backward(plan, g + 1) == 2 ? stage->after : -1;
             HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->backward == 2 ? stage->before : -1,
