@@ -8925,7 +8925,7 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
         s->spare_grouping.count = next->count;
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
-            (!found || spread < largest)) {
+            (!found || spread < largest || s->limited)) { /* it keeps limits, runs may not */
             HETI_T_COPY(s->spare_grouping.group, s->spare, s->d.granules);
             s->spare_grouping.estimate = next->work + s->spread * spread;
             found = 1;
