@@ -8637,9 +8637,9 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
 /* ---- what things cost ---- */
 
 /* How the executor shares m micro-batches among the pipelines (hetrain.h: never more than the
-   schedule has). */
+   schedule has), and in s->pipeline which has each of them in order. */
 static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts) {
-    int64_t left = 0;
+    int64_t left = 0, i = 0;
     het_plan_micro_batches(s->d.plan, m, counts);
     for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         left += heti_s_max(0, counts[p] - s->schedule->micro_batches[p]);
@@ -8649,15 +8649,8 @@ static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts)
         const int64_t more = heti_s_min(left, s->schedule->micro_batches[p] - counts[p]);
         counts[p] += more;
         left -= more;
+        for (int64_t k = 0; k < counts[p]; k++) s->pipeline[i++] = p;
     }
-}
-
-/* The same, and which pipeline has each of them in order. */
-static void heti_s_pack_place(const heti_s_pack *s, int64_t m) {
-    int64_t i = 0;
-    heti_s_pack_divide(s, m, s->pipeline_count);
-    for (int64_t p = 0; p < s->d.plan->pipelines; p++)
-        for (int64_t k = 0; k < s->pipeline_count[p]; k++) s->pipeline[i++] = p;
 }
 
 static int heti_s_pack_takes(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a) {
@@ -8869,7 +8862,7 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t empty = m;
     if (s->d.granules > (INT64_C(1) << 22) / m) return 0;
-    heti_s_pack_place(s, m);
+    heti_s_pack_divide(s, m, s->pipeline_count);
     HETI_T_CLEAR(s->amount, m);
     HETI_T_CLEAR(s->cost, m);
     HETI_T_CLEAR(s->cluster, m);
@@ -9039,7 +9032,7 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
 static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
     memset(score, 0, sizeof *score);
     score->excess = HETI_S_NONE;
-    heti_s_pack_place(s, g->count);
+    heti_s_pack_divide(s, g->count, s->pipeline_count);
     for (int64_t i = 0; i < g->count; i++)
         if (!heti_s_pack_takes(s, s->pipeline[i], &s->amount[s->order[i]])) return HET_OK;
     HETI_T_TRY(heti_s_pack_score(s, g->count, score));
@@ -9058,20 +9051,16 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
     return seconds;
 }
 
-/* What micro-batches are dealt by: those with the most tokens first, each finds a pipeline that
-   takes it and has room, if there is a way to deal them at all. */
-static double heti_s_pack_size(const heti_s_pack *s, int64_t j) {
-    return s->limited ? s->amount[j].tokens : s->cost[j];
-}
-
 /* s->by_cost: micro-batches, the largest first, of equals the lower number. s->dealt: in this order
-   to the pipeline that ends first with it, takes it and has room. 0: there is none. */
+   to the pipeline that ends first with it, takes it and has room. 0: there is none. Where limits
+   differ the largest are those with the most tokens: then each finds one, if there is a way. */
 static int heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
     const int64_t m = g->count;
+    double *size = s->sizes.tokens; /* for a moment */
     heti_s_pack_amounts(s, g);
     for (int64_t i = 0, j; i < m; i++) {
-        const double size = heti_s_pack_size(s, i);
-        for (j = i; j > 0 && heti_s_pack_size(s, s->by_cost[j - 1]) < size; j--) s->by_cost[j] = s->by_cost[j - 1];
+        size[i] = s->limited ? s->amount[i].tokens : s->cost[i];
+        for (j = i; j > 0 && size[s->by_cost[j - 1]] < size[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
         s->by_cost[j] = i;
     }
     heti_s_pack_divide(s, m, s->pipeline_count);
