@@ -1082,9 +1082,9 @@ static int search_sizes_found(const settings *s, problem *p, het_search_desc *de
     double bound = 0; /* a line is nowhere too high, so of all sizes that of each is one */
     for (int turn = 0; ; turn++) {
         const int last = p->hardware == NULL || turn == 3;
-        const double left = end - seconds_now();
+        const double left = turn == 0 ? s->seconds : fmax(end - seconds_now(), 0.005);
         int status;
-        desc->profile = *profile, desc->seconds = left > 0.01 ? (last ? left : left / 2) : 0.005;
+        desc->profile = *profile, desc->seconds = last ? left : left / 2;
         if (het_plan_search(desc, search, error) != HET_OK) return error->code == HET_ERR_OOM ? FAILED : BAD_INPUT;
         const int64_t found = (*search)->found[0].granules;
         if (turn < 3 && (*search)->bound > bound) bound = (*search)->bound, memcpy(bound_by, (*search)->bound_by, sizeof bound_by);
