@@ -1075,7 +1075,7 @@ static int write_plan(const settings *s, const het_plan *plan) {
 /* Looks for the plan. With published figures a call takes what its operations or its bytes do, whichever is more: a profile has the straight line
    through that at one size of micro-batch, exact there and too low elsewhere. So what is best by the line at its own size is best; where another
    size is found, the line at that one is tried, between those that were found too small and too large, and at last one size alone. */
-static int search_sizes_found(const settings *s, problem *p, het_search_desc *desc, het_profile **profile, het_search **search, het_error *error) {
+static int search_by_size(const settings *s, problem *p, het_search_desc *desc, het_profile **profile, het_search **search, het_error *error) {
     const double end = seconds_now() + s->seconds;
     int64_t size = s->sequences / desc->granule_sequences, low = 0, high = desc->granules + 1;
     char bound_by[sizeof (*search)->bound_by];
@@ -1128,7 +1128,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, het_
     desc.together = s->alone ? HET_NO : HET_YES;
     desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
-    status = search_sizes_found(s, p, &desc, profile, &search, &error);
+    status = search_by_size(s, p, &desc, profile, &search, &error);
     if (search == NULL && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
     if (search == NULL)
         return error.code == HET_OK ? status : fail(status, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
