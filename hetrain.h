@@ -260,9 +260,8 @@ int main(int argc, char **argv) {
        >>communicator    groups of devices that reach each other without the host
        >>build           from a description to a context: parameters, plan, schedule, memory, devices
        >>batch           micro-batches of a job: checks, granules, slices
-       >>flow            what leaves and comes piece by piece: gradients and weights of which a
-                         rank has only a part, what keepers sum, the moves of a ring
-       >>ring            reductions and gathers as lists of moves, joining of scalars
+       >>flow            what holders of a block send each other piece by piece: gradients, weights
+       >>ring            reductions and gathers among many holders, joining of scalars
        >>exec            micro-batches into places, units into calls, actions into work
        >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
@@ -8483,13 +8482,13 @@ typedef struct heti_owners {
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
     int64_t *held;            /* [2 holders] */
-    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), not a ring (>>ring) */
+    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), no ring */
     int64_t seats;            /* holders that reach each other without the host share one, the first
                                  of them leads; their first ranks ascend */
     int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
     int64_t *group;           /* [seats] into heti_share.group; -1: a seat of one holder */
-    int64_t members;          /* of the ring that reduces it: the first seat of each process or, in
-                                 one process, every seat */
+    int64_t members;          /* of a ring: the first seat of each process or, in one process,
+                                 every seat */
     int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
 } heti_owners;
 
@@ -12998,9 +12997,9 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 }
 
 /* =================================================================================================
-   >>flow  What holders of a block send each other piece by piece: terms of gradients and weights of
-           which a rank has only a part (ZeRO-2, ZeRO-3), what keepers sum and update, and the moves
-           of a ring (>>ring).
+   >>flow  What holders of a block send each other piece by piece: sums to their owners and new
+           weights back, terms of gradients and weights of which a rank has only a part (ZeRO-2,
+           ZeRO-3), what keepers sum and update, and the moves of a ring (>>ring).
 
    A flow is one direction of one kind between two ranks. heti_next_piece says which elements travel
    next; heti_advance_flow posts them, up to a window at once, and copies or adds what has come.
@@ -13010,10 +13009,13 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    before the call that uses them, those of the next call while it computes; they do not change
    before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
    terms from each peer, as large as a piece: a rank that computes takes what has come between its
-   units only, and what comes then should be all there is of a block. Where a keeper owns a part,
-   sums go to the owners at REDUCE, and new weights come at GATHER from their owners to all who hold
-   them. Every rank knows all lists of actions, and so which pieces it gets from whom in which
-   order. Whoever waits goes on sending and receiving, so that nobody waits for ever.
+   units only, and what comes then should be all there is of a block. Else sums go to the owners at
+   REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the order
+   of heti_order_moves, all on their way at once, through a window of four pieces from each peer. So
+   a link's latency is met once, and K holders send what they would around a ring, (K - 1) / K of the
+   block. Float sums are added in one order (heti_is_next). Every rank knows all lists of actions,
+   and so which pieces it gets from whom in which order. Whoever waits goes on sending and receiving,
+   so that nobody waits for ever.
    Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
    8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
    ============================================================================================== */
@@ -13606,8 +13608,9 @@ static het_result heti_close_gradients(heti_rank *r, const het_action *a, int64_
 }
 
 /* =================================================================================================
-   >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's
-           scalars.
+   >>ring  Reductions of gradients to their owners, gathering of new weights, where holders are more
+           than HETRAIN_DIRECT, several in one of several processes, or in a device's group; joining
+           of a step's scalars.
 
    A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K),
    which holds the sum of what it got before, to member k + 1, and adds what comes from k - 1 to

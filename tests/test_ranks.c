@@ -991,6 +991,28 @@ static void reductions_share_a_latency(void **state)
     step_end(&s);
 }
 
+/* More holders than send to each other. */
+static void many_copies_are_a_ring(void **state)
+{
+    const het_family families[] = { HET_GPT2, HET_LLAMA };
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        het_device_desc devices[HETRAIN_DIRECT + 2];
+        support_run run;
+        support_result base;
+        int d;
+        start(&run, families[i], 1);
+        base = support_train(&run, SUPPORT_TOGETHER);
+        for (d = 0; d < HETRAIN_DIRECT + 2; d++) devices[d] = run.device[0];
+        run.desc.layout.devices = devices;
+        run.desc.layout.device_count = HETRAIN_DIRECT + 1 + i;
+        support_run_plan(&run, "dp", "1f1b", 1);
+        support_train_same(&base, &run, SUPPORT_APART, "a ring");
+        support_run_end(&run);
+    }
+}
+
 /* Links so slow that one message would end the test: what a step, an evaluation and a comparison of copies do without. Rank 0 has no stage; or all
    have one, and rank 0 hears of rank 2 by way of rank 1. */
 static void nobody_waits_for_slow_links_in_vain(void **state)
@@ -1179,6 +1201,7 @@ int main(void)
         cmocka_unit_test(failing_ranks_are_named),
         cmocka_unit_test(slow_links_and_devices_keep_the_bits),
         cmocka_unit_test(reductions_share_a_latency),
+        cmocka_unit_test(many_copies_are_a_ring),
         cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
         cmocka_unit_test(the_reduction_that_is_ready_comes_first),
         cmocka_unit_test(bad_layouts_are_refused),
