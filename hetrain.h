@@ -11477,14 +11477,22 @@ static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t
            heti_holder_of(owners, other) >= 0;
 }
 
+static int heti_same_holders(const heti_owners *a, const heti_owners *b) {
+    return a->holders == b->holders &&
+           memcmp(a->holder, b->holder, HETI_CAST(size_t, a->holders) * sizeof *a->holder) == 0;
+}
+
 /* The flows with ranks that share a sharded or direct block with this one, written to `flow` unless
    it is NULL. */
 static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     const het_ctx *ctx = r->ctx;
     int64_t earlier, count = 0;
-    for (int64_t b = 0; b < ctx->chain.block_count; b++)
-        for (int64_t k = 0; heti_share_flows(ctx, b, r->rank, r->rank) && k < ctx->share.owners[b].holders; k++) {
-            const int64_t peer = ctx->share.owners[b].holder[k];
+    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
+        const heti_owners *owners = &ctx->share.owners[b];
+        if (!heti_share_flows(ctx, b, r->rank, r->rank)) continue;
+        if (b > 0 && heti_share_flows(ctx, b - 1, r->rank, r->rank) && heti_same_holders(owners, owners - 1)) continue;
+        for (int64_t k = 0; k < owners->holders; k++) {
+            const int64_t peer = owners->holder[k];
             for (earlier = 0; earlier < b && !heti_share_flows(ctx, earlier, r->rank, peer); earlier++) {}
             if (peer == r->rank || earlier < b) continue;
             for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
@@ -11495,6 +11503,7 @@ static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
                 flow[count].peer = peer;
             }
         }
+    }
     for (int32_t i = 0; i < 2 && flow; i++) {
         flow[count + i].rings = 1;
         flow[count + i].receives = i;
