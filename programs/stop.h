@@ -1,5 +1,6 @@
 /* Signals: the step is finished, everything is saved, and the program ends well, in all processes whichever of them got one. A second SIGINT or
-   SIGTERM ends a process at once. Include it after common.h. */
+   SIGTERM ends a process at once; one within a fifth of a second is the first once more: timeout(1) and launchers signal both a process and its
+   group. Include it after common.h. */
 #ifndef PROGRAMS_STOP_H
 #define PROGRAMS_STOP_H
 
@@ -21,11 +22,13 @@ typedef struct stopper {
 } stopper;
 
 static volatile sig_atomic_t stop_asked, stop_pipe = -1;
+static volatile double stop_time; /* of the first one */
 
 static void on_signal(int number) {
     const int before = errno;
     ssize_t written;
-    if (stop_asked && (number == SIGINT || number == SIGTERM)) {
+    if (!stop_asked) stop_time = seconds_now();
+    else if ((number == SIGINT || number == SIGTERM) && seconds_now() - stop_time > 0.2) {
         signal(number, SIG_DFL);
         raise(number);
     }

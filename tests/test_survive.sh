@@ -36,7 +36,7 @@ for signal in INT TERM HUP USR1; do
     child=$!
     started out/log.jsonl
     kill -$signal $child
-    [ $signal != HUP ] || { sleep 0.002; kill -HUP $child; } # kernel and shell may both send it
+    case $signal in HUP | TERM) sleep 0.002; kill -$signal $child ;; esac # kernel and shell may both send the one, timeout sends the other twice
     wait $child
     status=$?
     n=$(step_of out)
