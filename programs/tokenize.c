@@ -109,11 +109,16 @@ static int decode(const settings *s, const het_tokenizer *tokenizer) {
     int status = read_file("--decode", s->decode, &data, &size);
     uint32_t magic;
     from = (const unsigned char *)data;
-    magic = status == 0 && size >= HEADER ? get(from, 4) : 0;
+    magic = status == 0 && size >= 4 ? get(from, 4) : 0;
     if (magic == 20240520 || magic == 20240801) {
+        const unsigned version = magic == 20240520 ? 1 : 7;
         start = HEADER;
         bytes = magic == 20240520 ? 2 : 4;
-        if (size - start != get(from + 8, 4) * (uint64_t)bytes)
+        if (size < HEADER) status = fail(BAD_INPUT, "--decode %s: %zu bytes are too few for the header of %d", s->decode, size, (int)HEADER);
+        else if (get(from + 4, 4) != version)
+            status = fail(BAD_INPUT, "--decode %s: version %u at offset 4, where magic %u has version %u", s->decode, (unsigned)get(from + 4, 4),
+                          (unsigned)magic, version);
+        else if (size - start != get(from + 8, 4) * (uint64_t)bytes)
             status = fail(BAD_INPUT, "--decode %s: the header says %u tokens of %zu bytes, and %zu bytes follow it", s->decode,
                           (unsigned)get(from + 8, 4), bytes, size - start);
     } else if (status == 0 && size % 2 != 0) status = fail(BAD_INPUT, "--decode %s: %zu bytes are no row of 16-bit tokens", s->decode, size);

@@ -90,12 +90,18 @@ refuses '--text none.txt|No such file' --tokenizer gpt2.json --text none.txt --o
 refuses '--tokenizer none.json|No such file' --tokenizer none.json --text abc.txt --out never.bin
 refuses '--tokenizer abc.txt|byte 0' --tokenizer abc.txt --text abc.txt --out never.bin
 refuses '--text abc.txt|byte 60' --tokenizer wide.json --text abc.txt --out never.bin --special no
-refuses '--text .|not a file' --tokenizer gpt2.json --text . --out never.bin
+refuses '--text .|is a directory' --tokenizer gpt2.json --text . --out never.bin
 refuses '--out none/x|No such file' --tokenizer gpt2.json --text abc.txt --out none/x
 refuses '--tokenizer none/x|No such file' --train 300 --text abc.txt --tokenizer none/x
 refuses '--decode wide.bin|token 3 is 65537' --tokenizer gpt2.json --decode wide.bin --out never.bin
 head -c 1027 wide.bin > short.bin
 refuses '--decode short.bin|4 tokens|3 bytes' --tokenizer wide.json --decode short.bin
+head -c 1000 wide.bin > short.bin
+refuses '--decode short.bin|1000 bytes are too few for the header of 1024' --tokenizer wide.json --decode short.bin
+for version in 1 2; do # in place of 7
+    { head -c 4 wide.bin; printf "\\$version\0\0\0"; tail -c +9 wide.bin; } > versions.bin
+    refuses "--decode versions.bin|version $version at offset 4, where magic 20240801 has version 7" --tokenizer wide.json --decode versions.bin
+done
 printf 'abc' > odd.bin
 refuses '--decode odd.bin|3 bytes' --tokenizer wide.json --decode odd.bin
 sed 's/"ByteLevel"/"Whitespace"/' wide.json > other.json
