@@ -4,6 +4,7 @@
 #define PROGRAMS_CONNECT_H
 
 #include "hetrain_tcp.c"
+#include "files.h"
 #include "launch.h"
 
 #include <errno.h>
@@ -116,6 +117,11 @@ static inline het_result connect_open(const connect_place *place, const connect_
                                       het_error *error) {
     het_tcp_desc desc;
     het_result result;
+    write_target meeting; /* process 0 writes it; where its directory is missing, nobody can */
+    const int named = place->file[0] != 0, bad = named ? target_find(&meeting, place->told, place->file) : 0;
+    if (bad != 0 && (place->process == 0 || bad == ENOENT || bad == ENOTDIR || bad == EISDIR))
+        return connect_fail(error, place->told, place->file, strerror(bad));
+    if (named && bad == 0 && meeting.temporary[0] == 0) return connect_fail(error, place->told, place->file, "a pipe or device, not a file");
     memset(&desc, 0, sizeof desc);
     desc.processes = place->processes;
     desc.process = place->process;

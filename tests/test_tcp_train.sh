@@ -181,6 +181,10 @@ fails() { # fails WORDS COMMAND...: status 2, one line with the words
 for where in 2/2@h:1 -1/2@h:1 x/2@h:1 1/2 1/2@h 1/2@:1 1/2@h:0 1/2@h:65536 1/2@file: 1/3000@h:1 1@h:1/2 1/2@::1:5 0/0@h:1; do
     fails "--world $where" "$program" "${run[@]}" --world "$where"
 done
+for who in 0 1; do fails '--world nowhere/x: No such file' "$program" "${run[@]}" --world "$who/2@file:nowhere/x"; done
+fails '--world .: Is a directory' "$program" "${run[@]}" --world 0/2@file:.
+mkfifo pipe
+fails '--world pipe: a pipe or device' "$program" "${run[@]}" --world 0/2@file:pipe
 fails 'MASTER_PORT 0' env RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=0 "$program" "${run[@]}"
 fails 'torchrun started 2 processes|MASTER_ADDR' env RANK=0 WORLD_SIZE=2 "$program" "${run[@]}"
 
