@@ -35,7 +35,7 @@ static const option options[] = {
     { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536, "of the weights in a step, for --simulate" },
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535, "with --updates: by how many of them gradients are late" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
-      "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
+      "dp, pp, dp2xpp4, ... or a plan as JSON; without --simulate: with its own schedule and, of JSON, micro-batches" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: as many as FILE names, or enough" },
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy, timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
@@ -669,7 +669,8 @@ static int simulate(settings *s, problem *p) {
     het_result result;
     status = read_cluster(s, p);
     if (status != 0) return status;
-    if (!lists || s->plan != NULL) status = read_plan(s, p, !lists);
+    if (!lists || s->plan != NULL) status = read_plan(s, p, !lists && s->simulate != NULL);
+    if (status == 0 && s->simulate == NULL) s->simulate = p->plan->schedule;
     if (status == 0 && !lists && s->micro_batches == 0)
         return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
     if (status == 0) status = lists ? read_lists(s, p) : make_lists(s, p);
@@ -1194,7 +1195,7 @@ static int check_options(const settings *s, const unsigned char *given) {
     int status = 0;
     if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE or --hardware FILE", s->model);
     if (s->hardware != NULL && s->model == NULL) return fail(BAD_INPUT, "--hardware %s: --model SPEC is needed", s->hardware);
-    if (s->profile == NULL && s->simulate == NULL)
+    if (s->profile == NULL && s->simulate == NULL && s->plan == NULL)
         return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --profile or --hardware; --help lists the options");
     if (s->profile != NULL && s->model == NULL && s->tokens == 0 && s->plan == NULL)
         return fail(BAD_INPUT, "--profile %s: --model SPEC, --length T or --plan FILE is needed", s->profile);

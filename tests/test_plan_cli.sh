@@ -79,6 +79,7 @@ printf '{ "members": [ { "device": "a" }' > cut.json
 # (m + p - 1)(F + B) without links, idle (p - 1)(F + B) each
 gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[8,8,8,8]' --simulate gpipe "${base[@]}"
 gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[4,3,2,1]' --simulate 1f1b "${base[@]}"
+gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[4,3,2,1]' --plan pp "${base[@]}"
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=1,W=1,link=.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=2 --link 0.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --cluster alike.json --unit s --micro-batches 64 --cost F=1,B=1,W=1
@@ -292,6 +293,7 @@ cat > step.json <<'END'
 {"pipelines": [{"share": 2, "stages": [{"rank": 0, "units": [0, 4]}]}, {"share": 1, "stages": [{"rank": 1, "units": [0, 4]}]}],
  "schedule": "gpipe", "slices": [1], "step": {"granules": 8, "sequences": 4, "length": 128, "micro_batch": 3}}
 END
+gives '{"makespan":6,"span":6,' --plan step.json --cost F=1,B=2
 # 32 sequences in micro-batches of 12, 12 and 8: two for the first device, 24 x 7.68 ms, and the last for the second, 8 x 23.04 ms
 stepped() { "$plan" --profile tokens.json --devices fast,slow --json "$@" 2>&1 | sed -n 's/^{"makespan":\([^,]*\),.*/\1/p'; }
 report "$([ "$(printf '%.4g' "$(stepped --plan step.json)")" = 0.1843 ]; echo $?)" 'a plan alone is simulated on its step' "$(stepped --plan step.json)"
