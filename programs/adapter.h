@@ -27,9 +27,9 @@ static inline int adapter_load(const char *option_name, const char *directory, h
     het_reader reader;
     het_result result;
     const char *why;
+    int status;
     if (!path_join(path, sizeof path, directory, "adapter_model.safetensors")) return fail(BAD_INPUT, "%s: path too long", option_name);
-    result = het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
+    if ((status = read_from(option_name, path, &reader)) != 0) return status;
     if (any_base) het_set_base(ctx, 0);
     result = het_adapter_load(ctx, &reader, &error);
     het_set_base(ctx, fingerprint);

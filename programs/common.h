@@ -317,18 +317,27 @@ static inline void print_wrapped(const char *text, const char *bracketed, int co
     printf("\n");
 }
 
-/* The table, with the values that `settings` has in brackets where they are in range. */
+/* What an option means without a value behind it; NULL: it needs one. */
+static inline const char *option_alone(const option *o) {
+    const char *equals = o->kind == OPTION_MAYBE || o->kind == OPTION_CHOICE ? strchr(o->value, '=') : NULL;
+    return equals != NULL ? equals + 1 : NULL;
+}
+
+/* The table, with the values that `settings` has in brackets where they are in range; a value that may be left out is in brackets too. */
 static inline void options_help(const char *summary, const option *table, int count, const void *settings) {
     int i;
     printf("%s\n", summary);
     if (table[0].kind != OPTION_GROUP) printf("\n");
     for (i = 0; i < count; i++) {
         const option *o = &table[i];
-        char left[80], buffer[64];
+        char left[80], buffer[64], both[96];
+        const char *alone = option_alone(o);
+        const int value = o->value == NULL ? 0 : (int)(alone != NULL ? strcspn(o->value, "=") : strlen(o->value));
         const char *text = o->kind < OPTION_FLAG ? option_text(settings, o, buffer, sizeof buffer) : NULL;
         if (o->kind == OPTION_GROUP) { printf("\n%s:\n", o->name); continue; }
         if ((o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) && (strtod(text, NULL) < o->low || strtod(text, NULL) > o->high)) text = NULL;
-        snprintf(left, sizeof left, "%s %s", o->name, o->value != NULL ? o->value : "");
+        snprintf(left, sizeof left, alone != NULL ? "%s [%.*s]" : "%s %.*s", o->name, value, o->value != NULL ? o->value : "");
+        if (alone != NULL) snprintf(both, sizeof both, "%s; alone: %s", text, alone), text = both;
         if (strlen(left) > 24) printf("  %s\n  %-24s ", left, "");
         else printf("  %-24s ", left);
         print_wrapped(o->help, text != NULL && text[0] != '\n' ? text : NULL, 27, 27);
@@ -366,8 +375,8 @@ static inline int option_set(const option *o, void *settings, const char *value,
     case OPTION_CHOICE:
         integer = parse_choice(o->value, value);
         if (integer == 0)
-            return fail(BAD_INPUT, "%s%s %s: not one of %s%s", where, o->name, value, o->value,
-                        did_you_mean(nearest_word(value, strlen(value), o->value, "|"), meant, sizeof meant));
+            return fail(BAD_INPUT, "%s%s %s: not one of %.*s%s", where, o->name, value, (int)strcspn(o->value, "="), o->value,
+                        did_you_mean(nearest_word(value, strlen(value), o->value, "|="), meant, sizeof meant));
         memcpy(field, &integer, sizeof integer);
         return 0;
     default: /* a flag */
@@ -407,9 +416,9 @@ static inline int options_parse(const char *summary, const option *table, int co
             return DONE;
         }
         takes = table[i].kind != OPTION_FLAG;
-        alone = table[i].kind == OPTION_MAYBE || table[i].kind == OPTION_CHOICE ? strchr(table[i].value, '=') : NULL;
+        alone = option_alone(&table[i]);
         if (equals != NULL) value = equals + 1;
-        else if (alone != NULL && (at + 1 == argc || (argv[at + 1][0] == '-' && !isdigit((unsigned char)argv[at + 1][1])))) value = alone + 1;
+        else if (alone != NULL && (at + 1 == argc || (argv[at + 1][0] == '-' && !isdigit((unsigned char)argv[at + 1][1])))) value = alone;
         else if (takes && at + 1 < argc) value = argv[++at];
         if (takes && value == NULL) return fail(BAD_INPUT, "%s: needs a value (%s)", name, table[i].value);
         if (table[i].kind == OPTION_FLAG && value != NULL) return fail(BAD_INPUT, "%s: takes no value", name);
@@ -474,6 +483,13 @@ static inline int is_directory(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+/* Why a path is no file that can be read at any place; NULL: it is one. A pipe that nobody writes to would be waited for. */
+static inline const char *not_a_file(const char *path) {
+    struct stat s;
+    if (stat(path, &s) != 0 || access(path, R_OK) != 0) return strerror(errno);
+    return S_ISREG(s.st_mode) ? NULL : S_ISDIR(s.st_mode) ? "is a directory" : "a pipe or device, not a file";
+}
+
 static inline int ends_with(const char *text, const char *end) {
     const size_t a = strlen(text), b = strlen(end);
     return a > b && strcmp(text + a - b, end) == 0;
@@ -534,7 +550,7 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
 /* The text of a plan: `spec` itself, or what the file of that path holds, which is then also *read, to be freed. Shorthands are never files, but a
    path with a slash or a dot always is. NULL: *status says. */
 static inline const char *plan_text(const char *option_name, const char *spec, char **read, size_t *length, int *status) {
-    const int name = strcmp(spec, "auto") == 0 || (strspn(spec, "dpch") > 0 && spec[strspn(spec, "dpchx0123456789:|,-")] == 0);
+    const int name = strcmp(spec, "auto") == 0 || (strspn(spec, "dpcht") > 0 && spec[strspn(spec, "dpchtx0123456789:|,-")] == 0);
     *read = NULL, *status = 0, *length = strlen(spec);
     if (name || spec[0] == '{' || (strpbrk(spec, "/.") == NULL && access(spec, F_OK) != 0)) return spec;
     *read = read_small_file(spec, length);
@@ -546,6 +562,14 @@ static inline const char *plan_text(const char *option_name, const char *spec, c
 static inline const char *behind_name(const char *text, const char *name) {
     const size_t length = strlen(name);
     return strncmp(text, name, length) == 0 && strncmp(text + length, ": ", 2) == 0 ? text + length + 2 : text;
+}
+
+/* A file that is read at any place, for the library. */
+static inline int read_from(const char *option_name, const char *path, het_reader *reader) {
+    het_error error = { HET_OK, "" };
+    const char *bad = not_a_file(path);
+    if (bad == NULL && het_reader_open(path, reader, &error) != HET_OK) bad = behind_name(error.text, path);
+    return bad == NULL ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, bad);
 }
 
 /* A model against the shapes of its weights, a file or a directory, before memory is taken for it. */
@@ -573,13 +597,13 @@ static inline int plan_refused(const char *option_name, const char *spec, het_re
 static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, char *weights, size_t capacity) {
     char config[1024];
     char *slash;
+    const char *bad;
     int status, fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
                                           : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
     if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
     if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, sizeof config, init, "model.safetensors.index.json") &&
         access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
-    else if (access(weights, R_OK) != 0 || is_directory(weights))
-        return fail(BAD_INPUT, "--init %s: %s", weights, is_directory(weights) ? "is a directory" : strerror(errno));
+    else if ((bad = not_a_file(weights)) != NULL) return fail(BAD_INPUT, "--init %s: %s", weights, bad);
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
     if (spec == NULL && access(config, R_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);

@@ -66,14 +66,12 @@ static int read_tokens(evaluation *e, const het_reader *reader, het_data_format 
 }
 
 static int read_data(evaluation *e) {
-    het_error error = { HET_OK, "" };
     het_data_format format;
     het_reader reader;
     char *data = NULL;
     size_t size = 0;
-    int status;
-    const het_result result = is_directory(e->set.data) ? HET_ERR_IO : het_reader_open(e->set.data, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "--data %s: %s", e->set.data, error.text[0] != 0 ? error.text : "is a directory");
+    int status = read_from("--data", e->set.data, &reader);
+    if (status != 0) return status;
     if (text_is(e->set.data, &reader, &format)) {
         status = read_file("--data", e->set.data, &data, &size);
         if (status == 0) status = loaded_takes_text(&e->model, &e->set.from);
@@ -226,9 +224,8 @@ static int read_choices(evaluation *e) {
     het_error error = { HET_OK, "" };
     het_reader reader;
     het_result result;
-    if (is_directory(e->set.choices)) return fail(BAD_INPUT, "--choices %s: is a directory", e->set.choices);
-    result = het_reader_open(e->set.choices, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "--choices %s: %s", e->set.choices, error.text);
+    const int status = read_from("--choices", e->set.choices, &reader);
+    if (status != 0) return status;
     result = choices_read(&reader, m->vocab, &e->choices, &error);
     het_reader_close(&reader);
     if (result != HET_OK) return fail(status_of(result), "--choices: %s", error.text); /* names the file */

@@ -9,14 +9,13 @@
 
 /* The whole of a file in memory, with a byte of room behind it, so that an empty one is no special case. */
 static inline int read_file(const char *name, const char *path, char **data, size_t *size) {
-    FILE *file = fopen(path, "rb");
+    const char *bad = not_a_file(path);
+    FILE *file = bad == NULL ? fopen(path, "rb") : NULL;
     struct stat about;
-    int status = 0;
     size_t got;
-    if (file == NULL || fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode)) {
-        status = fail(BAD_INPUT, "%s %s: %s", name, path, file != NULL ? "not a file" : strerror(errno));
+    if (file == NULL || fstat(fileno(file), &about) != 0) {
         if (file != NULL) fclose(file);
-        return status;
+        return fail(BAD_INPUT, "%s %s: %s", name, path, bad != NULL ? bad : strerror(errno));
     }
     *size = (size_t)about.st_size;
     *data = (char *)malloc(*size + 1);

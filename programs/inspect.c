@@ -111,8 +111,9 @@ static int inspect_file(const settings *s, const char *path, int first) {
     het_reader reader;
     het_safetensors *file = NULL;
     het_error error = { HET_OK, "" };
-    het_result result = het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return access(path, R_OK) != 0 ? fail(BAD_INPUT, "%s: %s", path, strerror(errno)) : fail(BAD_INPUT, "%s", error.text);
+    const char *bad = not_a_file(path);
+    het_result result = bad == NULL ? het_reader_open(path, &reader, &error) : HET_ERR_IO;
+    if (result != HET_OK) return fail(BAD_INPUT, "%s: %s", path, bad != NULL ? bad : behind_name(error.text, path));
     result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &file, &error);
     if (result == HET_OK) {
         if (s->json) printf("%s\n", first ? "" : ",");

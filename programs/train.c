@@ -506,10 +506,7 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     het_error error = { HET_OK, "" };
     het_result result;
     int status;
-    if (is_directory(path)) return fail(BAD_INPUT, "%s %s: is a directory", option_name, path);
-    if (access(path, R_OK) != 0) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
-    result = het_reader_open(path, &to->reader, &error);
-    if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+    if ((status = read_from(option_name, path, &to->reader)) != 0) return status;
     to->open = 1;
     memset(&desc, 0, sizeof desc);
     if (text_is(path, &to->reader, &desc.format) && j->tokenizer != NULL) {

@@ -52,7 +52,7 @@ done
 refuses '--step:|did you mean --steps?|--help' train --data text --step 3
 refuses '--learning-rate=1|no such option;' train --data text --learning-rate=1
 refuses '--recompte|did you mean --recompute?' train --data text --recompte
-refuses '--recompute|not one of no|unit|stage' train --data text --recompute stages
+refuses '--recompute|not one of no|unit|stage; did you mean stage?' train --data text --recompute stages
 refuses '--schedule-lr cosin|did you mean cosine?' train --data text --schedule-lr cosin
 refuses '--dtype fp16|not one of f32|bf16' train --data text --dtype fp16
 refuses '--temprature|did you mean --temperature?' generate --temprature 1
@@ -151,6 +151,9 @@ done
 refuses '--model gpt2:wi=2|dropout lora_rank' train --data text --model gpt2:wi=2 # all keys
 refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 --devices cpu:1,cpu:1 "${tiny[@]}"
 refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
+echo '{' > tp2
+accepts 'a shorthand, beside a file of that name' train --data text --steps 1 --quiet --devices cpu:1,cpu:1 --plan tp2 "${tiny[@]}"
+refuses '--plan ./tp2: |byte 2' train --data text --devices cpu:1,cpu:1 --plan ./tp2 "${tiny[@]}"
 refuses '--plan aut|did you mean auto?' train --data text --plan aut "${tiny[@]}"
 refuses '--replan ppp|did you mean pp?' train --data text --replan 3:ppp "${tiny[@]}"
 
@@ -175,6 +178,11 @@ refuses 'of 1 MB; fewer --sequences' train --data text --devices cpu:1/1M --reco
 # ---- data files ----
 refuses '--data|nothere|No such file' train --data nothere
 refuses '--data|directory' train --data directory
+mkfifo pipe # that nobody writes to
+refuses '--data pipe: a pipe or device, not a file' train --data pipe
+refuses '--tokenizer pipe: a pipe or device, not a file' train --data text --tokenizer pipe
+refuses '--init pipe: a pipe or device, not a file' train --data text --init pipe
+refuses 'pipe: a pipe or device, not a file' inspect pipe
 refuses '--data|empty' train --data empty
 refuses '--data|short|9 tokens|17' train --data short "${tiny[@]}"
 refuses '--data|odd.bin|3 bytes' train --data odd.bin "${tiny[@]}"
@@ -453,6 +461,7 @@ refuses '--top-k|--temperature 0' generate --init run --temperature 0 --top-k 5
 refuses '--links|one rank' generate --init run --links 0-1:1ms
 refuses '--questions|--choices' evaluate --init run --data text --questions 3
 refuses '--stride|--choices' evaluate --init run --choices text --stride 3
+refuses '--choices pipe: a pipe or device, not a file' evaluate --init run --choices pipe
 refuses '--name|--gguf' convert --init run --out other --name x
 refuses '--shard|--out' convert --init run --gguf x.gguf --shard 1000
 refuses '--split|--train' tokenize --tokenizer x --text text --out y --split qwen2
