@@ -135,10 +135,10 @@ int main(int argc, char **argv) {
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
     int64_t lines = 0;
     int other;
-    char *at;
-    if (file == NULL || fread(text, 1, sizeof text - 1, file) == 0) return fprintf(stderr, "buckets: there is no such file, or it is empty\n"), 2;
+    if (file == NULL || fread(text, 1, sizeof text - 1, file) == 0)
+        return fprintf(stderr, "buckets: %s cannot be read, or is empty\n", argc > 1 ? argv[1] : __FILE__), 2;
     fclose(file);
-    for (at = strtok(text, "\n"); at != NULL && lines < LINES; at = strtok(NULL, "\n")) line[lines++] = at;
+    for (char *at = strtok(text, "\n"); at != NULL && lines < LINES; at = strtok(NULL, "\n")) line[lines++] = at;
     padded[1] = fill(line, lines, 0), padded[0] = fill(line, lines, 1);
     printf("%d lines in %d micro-batches of up to %d tokens; padding would take %d tokens, %d in the file's order\n", (int)lines, (int)batch_count,
            BUDGET, (int)padded[0], (int)padded[1]);

@@ -76,13 +76,15 @@ static het_result train(const half halves[2], int cyclic, int64_t ranks, int tel
 
 int main(int argc, char **argv) {
     static const half dual[2] = { { 6, 1.0f }, { 2, 1.5f } }, equal[2] = { { 4, 1.0f }, { 4, 1.0f } }, plain[2] = { { 8, 1.0f }, { 0, 1.0f } };
-    het_error error = { HET_OK, "there is no such file, or it is too short" };
-    het_result result = HET_ERR_IO;
+    het_error error = { HET_OK, "" };
+    het_result result;
     uint64_t hash[3] = { 0, 0, 0 };
     double loss[3];
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
     if (file != NULL) size = (int64_t)fread(bytes, 1, FILE_LIMIT, file), fclose(file);
-    if (size > 2 * CONTEXT) result = train(dual, 1, 2, 1, &hash[0], &loss[0], &error);
+    if (size <= 2 * CONTEXT)
+        return fprintf(stderr, "dual_batch: %s cannot be read, or has fewer than %d bytes\n", argc > 1 ? argv[1] : __FILE__, 2 * CONTEXT + 1), 2;
+    result = train(dual, 1, 2, 1, &hash[0], &loss[0], &error);
     if (result == HET_OK) result = train(equal, 0, 2, 0, &hash[1], &loss[1], &error);
     if (result == HET_OK) result = train(plain, 0, 1, 0, &hash[2], &loss[2], &error);
     if (result == HET_OK) printf("equal halves on two ranks: weights %016llx\nall samples on one rank:   weights %016llx\n",

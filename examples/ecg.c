@@ -102,7 +102,8 @@ int main(int argc, char **argv) {
     het_result result = HET_OK;
     int ranks, good = 1;
     memset(&one, 0, sizeof one);
-    if (steps < 2) return fprintf(stderr, "ecg [STEPS [SPEED]]: at least 2 steps, the first of which is not timed\n"), 2;
+    if (steps < 2 || !(speed > 0 && speed <= 1))
+        return fprintf(stderr, "ecg [STEPS [SPEED]]: at least 2 steps, the first of which is not timed; a speed above 0, at most 1\n"), 2;
     printf("ranks  s a step  speed-up  efficiency  overhead s  after backward s  loss            weights\n");
     for (ranks = 1; ranks <= MOST && result == HET_OK; ranks *= 2) {
         result = train(ranks, speed, steps, &o, &error);

@@ -109,8 +109,9 @@ int main(int argc, char **argv) {
     trial *a = NULL, *b = NULL;
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
     if (file != NULL) size = (int64_t)fread(bytes, 1, FILE_LIMIT, file), fclose(file);
-    if (size < 64 * CONTEXT || ranks < 1 || ranks > MOST_RANKS) return fprintf(stderr, "hpo [FILE [RANKS]]: at least %d bytes, 1 to %d ranks\n",
-                                                                              64 * CONTEXT, (int)MOST_RANKS), 2;
+    if (size < 64 * CONTEXT || ranks < 1 || ranks > MOST_RANKS)
+        return fprintf(stderr, "hpo [FILE [RANKS]]: %d bytes could be read, at least %d are needed; 1 to %d ranks\n", (int)size, 64 * CONTEXT,
+                       (int)MOST_RANKS), 2;
     a = search(one, 1);
     b = search(many, ranks);
     if (a == NULL || b == NULL) return 1;

@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     het_error error = { HET_OK, "" };
     size_t i;
     if (!read_sequence(&s, path)) {
-        fprintf(stderr, "long_context: %s has less than %d bytes\n", path, CONTEXT + 1);
+        fprintf(stderr, "long_context: %s cannot be read, or has fewer than %d bytes\n", path, CONTEXT + 1);
         return 2;
     }
     for (i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {

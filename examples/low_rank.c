@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
     trained whole, narrow, pp, cp, tp;
     double apart = 0;
     if (file != NULL) t.count = (int64_t)fread(t.byte, 1, sizeof t.byte, file), fclose(file);
-    if (t.count < 2 * LENGTH) return fprintf(stderr, "no text of at least %d bytes\n", 2 * LENGTH), 2;
+    if (t.count < 2 * LENGTH) return fprintf(stderr, "low_rank [FILE]: no text of at least %d bytes could be read\n", 2 * LENGTH), 2;
     const int good = !train(&t, 0, "dp", 1, &whole, NULL) && !train(&t, RANK, "dp", 1, &narrow, &apart) &&
         !train(&t, RANK, "pp", 2, &pp, NULL) && !train(&t, RANK, "cp2", 2, &cp, NULL) && !train(&t, RANK, "tp2", 2, &tp, NULL);
     const int equal = good && pp.hash == narrow.hash && cp.hash == narrow.hash && tp.hash == narrow.hash;

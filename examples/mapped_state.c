@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
     het_error error;
     het_result result;
     if (!read_text(&t, argc > 1 ? argv[1] : __FILE__))
-        return fprintf(stderr, "%s has fewer than %d bytes\n", argc > 1 ? argv[1] : __FILE__, TOKENS + 1), 1;
+        return fprintf(stderr, "mapped_state: %s cannot be read, or has fewer than %d bytes\n", argc > 1 ? argv[1] : __FILE__, TOKENS + 1), 2;
     printf("alone:\n");
     result = train(&t, 0, &whole, &loss[0], &error);
     if (result == HET_OK && limit_memory(120e6)) {

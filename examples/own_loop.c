@@ -111,26 +111,27 @@ static het_result save_and_load(het_ctx *ctx, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    packed *p = (packed *)calloc(MICRO_BATCHES, sizeof *p);
+    static packed p[MICRO_BATCHES];
     text training = { NULL, 0, 0 }, held_back;
     het_desc desc;
-    het_error error = { HET_OK, "there is no such file, or it is empty" };
+    het_error error = { HET_OK, "" };
     het_ctx *ctx = NULL;
-    het_result result = HET_ERR_IO;
+    het_result result;
+    if (!text_open(&training, argc > 1 ? argv[1] : __FILE__)) {
+        free(training.bytes);
+        return fprintf(stderr, "own_loop: %s cannot be read, or is empty\n", argc > 1 ? argv[1] : __FILE__), 2;
+    }
     memset(&desc, 0, sizeof desc);
     desc.model.family = HET_LLAMA, desc.model.layers = 2, desc.model.width = 64, desc.model.context = CONTEXT;
     desc.limits.max_tokens = TOKENS, desc.limits.max_sequences = LINES, desc.limits.max_micro_batches = MICRO_BATCHES;
     desc.optimizer.learning_rate = 4e-3f, desc.optimizer.warmup_steps = 10, desc.optimizer.total_steps = STEPS;
-    if (p != NULL && text_open(&training, argc > 1 ? argv[1] : __FILE__)) {
-        training.size -= training.size / 8; /* the last eighth is held back */
-        held_back.bytes = training.bytes + training.size, held_back.size = training.size / 7, held_back.at = 0;
-        result = het_create(&desc, &ctx, &error);
-        if (result == HET_OK) result = train(ctx, p, &training, &held_back);
-        if (result == HET_OK) result = save_and_load(ctx, argc > 2 ? argv[2] : "own_loop.safetensors");
-    }
+    training.size -= training.size / 8; /* the last eighth is held back */
+    held_back.bytes = training.bytes + training.size, held_back.size = training.size / 7, held_back.at = 0;
+    result = het_create(&desc, &ctx, &error);
+    if (result == HET_OK) result = train(ctx, p, &training, &held_back);
+    if (result == HET_OK) result = save_and_load(ctx, argc > 2 ? argv[2] : "own_loop.safetensors");
     if (result != HET_OK) fprintf(stderr, "%s: %s\n", het_result_text(result), ctx != NULL ? het_last_error(ctx) : error.text);
     het_destroy(ctx);
     free(training.bytes);
-    free(p);
     return result == HET_OK ? 0 : 1;
 }

@@ -117,12 +117,13 @@ int main(int argc, char **argv) {
     het_plan_desc plan_desc;
     het_costs costs;
     het_desc desc;
-    het_error error = { HET_OK, "there is no such file, or it has no documents" };
-    het_result result = HET_ERR_IO;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    const long steps = argc > 2 ? strtol(argv[2], NULL, 10) : 4;
     uint64_t hash[3] = { 1, 2, 3 };
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
-    int i;
     if (file != NULL) split(&t, (int64_t)fread(t.bytes, 1, FILE_LIMIT, file)), fclose(file);
+    if (t.count == 0 || steps < 1) return fprintf(stderr, "packed [FILE [STEPS]]: no document in %s, or no step\n", argc > 1 ? argv[1] : __FILE__), 2;
     memset(&desc, 0, sizeof desc), memset(devices, 0, sizeof devices), memset(stage, 0, sizeof stage);
     memset(&plan_desc, 0, sizeof plan_desc), memset(&costs, 0, sizeof costs);
     devices[0].speed = 1, devices[1].speed = 0.5;
@@ -130,18 +131,18 @@ int main(int argc, char **argv) {
     desc.layout.devices = devices, desc.layout.device_count = RANKS;
     desc.limits.max_tokens = TOKENS, desc.limits.max_sequences = DOCUMENTS, desc.limits.max_micro_batches = MICRO_BATCHES;
     plan_desc.units = 2 * desc.model.layers + 2, plan_desc.ranks = RANKS;
-    if (t.count > 0) result = het_plan_read(&plan_desc, split_in_two, strlen(split_in_two), &plan, &error);
-    for (i = 0; i < RANKS; i++) { /* roughly, in seconds: het_profile_measure and het_profile_costs would measure them */
+    result = het_plan_read(&plan_desc, split_in_two, strlen(split_in_two), &plan, &error);
+    for (int i = 0; i < RANKS; i++) { /* roughly, in seconds: het_profile_measure and het_profile_costs would measure them */
         stage[i].forward.token = 1.2e-6 * work_of[i], stage[i].backward.token = 2.4e-6 * work_of[i];
         stage[i].forward.pair = 3e-9 * work_of[i], stage[i].backward.pair = 6e-9 * work_of[i];
     }
     costs.stage = stage;
-    for (i = 0; i < 3 && result == HET_OK; i++) {
+    for (int i = 0; i < 3 && result == HET_OK; i++) {
         w[0].documents = &t, w[0].how = (grouping)i, w[0].desc.plan = plan, w[0].desc.costs = &costs;
         w[0].desc.max_tokens = TOKENS, w[0].desc.max_micro_batches = MICRO_BATCHES;
         w[1] = w[0];
         desc.layout.plan = i == ONE_RANK ? NULL : plan, desc.layout.device_count = i == ONE_RANK ? 1 : RANKS;
-        result = train(&desc, w, names[i], argc > 2 ? strtol(argv[2], NULL, 10) : 4, &hash[i], &error);
+        result = train(&desc, w, names[i], steps, &hash[i], &error);
     }
     if (result != HET_OK) fprintf(stderr, "packed: %s: %s\n", het_result_text(result), error.text);
     het_plan_free(plan);

@@ -57,9 +57,16 @@ int main(int argc, char **argv) {
     int round, r, looked = 0, all = 0, at = 0;
     problem p;
     memset(&p, 0, sizeof p);
-    if (argc > 4 && argc <= 3 + MOST) {
-        p.cost[0] = atof(argv[1]), p.cost[1] = atof(argv[2]);
-        for (p.ranks = 0; p.ranks < argc - 3; p.ranks++) p.speed[p.ranks] = atof(argv[3 + p.ranks]);
+    if (argc > 1) {
+        if (argc < 5 || argc > 3 + MOST) return fprintf(stderr, "placement [WRITE TRAIN SPEED SPEED ...]: 2 to %d speeds\n", (int)MOST), 2;
+        for (at = 1; at < argc; at++) {
+            char *end;
+            const double number = strtod(argv[at], &end);
+            if (*end != 0 || !(number > 0 && number <= 1e9))
+                return fprintf(stderr, "placement: argument %d, %s: not a number above 0, at most 1e9\n", at, argv[at]), 2;
+            if (at < 3) p.cost[at - 1] = number;
+            else p.speed[p.ranks++] = number;
+        }
         at = halve(&p, &looked);
         for (r = 0; r < p.ranks; r++) putchar('0' + (at >> r & 1));
         putchar('\n');

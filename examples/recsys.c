@@ -138,9 +138,9 @@ static het_result train(int ahead, int64_t steps, outcome *o) {
 
 int main(int argc, char **argv) {
     static outcome o[2];
-    const int64_t steps = argc > 1 && atoi(argv[1]) > 0 && atoi(argv[1]) < 1000 ? atoi(argv[1]) : 40;
-    int i;
-    for (i = 0; i < 2; i++) {
+    const int64_t steps = argc > 1 ? atoi(argv[1]) : 40;
+    if (steps < 1 || steps >= 1000) return fprintf(stderr, "recsys [STEPS]: from 1 to 999 steps\n"), 2;
+    for (int i = 0; i < 2; i++) {
         if (train(i, steps, &o[i]) != HET_OK) return 1;
         printf("%s: loss %.5f to %.5f; steps took %.3f s, lookups %.3f s, %.0f %% of it hidden; %d messages, %d of %d rows patched\n",
                i ? "one batch ahead" : "when needed", o[i].loss[0], o[i].loss[steps - 1], o[i].stepped, o[i].looked,

@@ -18,12 +18,33 @@ for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     report $? "$name: $(tail -n 1 output | cut -c1-120)" "$(tail -n 5 output)"
     [ "$name" != minimal ] || { [ -s model.safetensors ] && awk '/loss/ { loss = $NF } END { exit !(loss > 0 && loss < 3) }' output; report $? "it learns, and saves"; }
 done
-for wrong in 'ecg 1' 'grpo 0' 'hpo nowhere'; do
-    # shellcheck disable=SC2086 # a program and its argument
-    "$programs"/$wrong > output 2> error
-    report "$([ $? = 2 ] && [ ! -s output ] && [ "$(wc -l < error)" = 1 ] && grep -q 'at least' error; echo $?)" \
+while IFS='|' read -r wrong word; do
+    # shellcheck disable=SC2086 # a program and its arguments
+    "$programs"/$wrong > output 2> error < /dev/null
+    report "$([ $? = 2 ] && [ ! -s output ] && [ "$(wc -l < error)" = 1 ] && grep -qF -- "$word" error; echo $?)" \
         "$wrong is refused" "$(head -n 3 error)"
-done
+done << 'END'
+ecg 1|at least 2 steps
+ecg 2 0|speed above 0
+ecg 2 nan|speed above 0
+grpo 0|at least 1 round
+hpo nowhere|at least
+hpo . 65|1 to 64 ranks
+buckets nowhere|nowhere
+dual_batch nowhere|nowhere
+low_rank nowhere|at least 128 bytes
+long_context nowhere|nowhere
+mapped_state nowhere|nowhere
+own_loop nowhere|nowhere
+packed nowhere|nowhere
+recsys 0|from 1 to 999
+placement 1|2 to 8 speeds
+placement 1 1 1|2 to 8 speeds
+placement 1 1 1 1 1 1 1 1 1 1 1|2 to 8 speeds
+placement 1 1 1 0|argument 4, 0
+placement 1 1 1x 1|argument 3, 1x
+placement 1 nan 1 1|argument 2, nan
+END
 for source in "$root"/examples/*; do
     [ "$(wc -l < "$source")" -le 150 ] || long="$long $(basename "$source")"
 done
