@@ -325,12 +325,13 @@ static inline const char *option_alone(const option *o) {
 
 /* The table, with the values that `settings` has in brackets where they are in range; a value that may be left out is in brackets too. */
 static inline void options_help(const char *summary, const option *table, int count, const void *settings) {
+    size_t size;
     int i;
     printf("%s\n", summary);
     if (table[0].kind != OPTION_GROUP) printf("\n");
     for (i = 0; i < count; i++) {
         const option *o = &table[i];
-        char left[80], buffer[64], both[96];
+        char left[400], buffer[64], both[96], *at = left;
         const char *alone = option_alone(o);
         const int value = o->value == NULL ? 0 : (int)(alone != NULL ? strcspn(o->value, "=") : strlen(o->value));
         const char *text = o->kind < OPTION_FLAG ? option_text(settings, o, buffer, sizeof buffer) : NULL;
@@ -338,7 +339,9 @@ static inline void options_help(const char *summary, const option *table, int co
         if ((o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) && (strtod(text, NULL) < o->low || strtod(text, NULL) > o->high)) text = NULL;
         snprintf(left, sizeof left, alone != NULL ? "%s [%.*s]" : "%s %.*s", o->name, value, o->value != NULL ? o->value : "");
         if (alone != NULL) snprintf(both, sizeof both, "%s; alone: %s", text, alone), text = both;
-        if (strlen(left) > 24) printf("  %s\n  %-24s ", left, "");
+        for (; strlen(at) > 94; printf("  %.*s\n    ", (int)size, at), at += size) /* a list of words is broken behind a | */
+            for (size = 94; size > 1 && at[size - 1] != '|'; size--) {}
+        if (strlen(left) > 24) printf("  %s\n  %-24s ", at, "");
         else printf("  %-24s ", left);
         print_wrapped(o->help, text != NULL && text[0] != '\n' ? text : NULL, 27, 27);
     }

@@ -9,10 +9,9 @@
 # result loads with transformers, with build/generate --init and with build/evaluate --init. Programs are taken from $BUILD, by default build.
 set -e
 build=${BUILD:-build}
-if [ $# -lt 3 ]; then
-    sed -n '4,6s/^# *//p' "$0" >&2
-    exit 2
-fi
+usage() { sed -n '4,6s/^# *//p' "$0"; }
+case ${1-} in -h | --help) usage; exit ;; esac
+[ $# -ge 3 ] || { usage >&2; exit 2; }
 model=$1 text=$2 out=$3
 shift 3
 for program in train merge; do

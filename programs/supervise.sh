@@ -10,6 +10,7 @@
 # row brought no new checkpoint.
 set -u
 retries=10 hosts=
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 wrong() { echo "supervise: $1" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -17,10 +18,11 @@ while [ $# -gt 0 ]; do
                    retries=$2; shift 2 ;;
         --hosts) [ -n "${2-}" ] || wrong '--hosts: which? Names with commas between'
                  hosts=$2; shift 2 ;;
+        -h | --help) usage; exit ;;
         *) break ;;
     esac
 done
-[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { usage >&2; exit 2; }
 out=$1
 shift
 ping=${SUPERVISE_PING:-ssh -o BatchMode=yes -o ConnectTimeout=5 -n}

@@ -49,6 +49,12 @@ for program in train generate evaluate merge convert inspect plan tokenize advis
     [[ $version =~ ^$program\ of\ hetrain\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
     report $? "$program --version" "$version"
 done
+"$programs/het_bench" --help > help
+report "$(grep -q '|late$' help && ! grep -q '.\{101\}' help; echo $?)" 'a long list of words is broken, not cut off' "$(head -n 8 help)"
+for script in supervise finetune; do
+    bash "$root/programs/$script.sh" --help > help 2> err
+    report "$([ $? = 0 ] && [ ! -s err ] && grep -q "programs/$script.sh .*OUT" help; echo $?)" "$script.sh --help" "$(cat help err)"
+done
 refuses '--step:|did you mean --steps?|--help' train --data text --step 3
 refuses '--learning-rate=1|no such option;' train --data text --learning-rate=1
 refuses '--recompte|did you mean --recompute?' train --data text --recompte
