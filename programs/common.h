@@ -609,7 +609,7 @@ static inline int model_from_init(const char *init, const char *spec, het_model_
     else if ((bad = not_a_file(weights)) != NULL) return fail(BAD_INPUT, "--init %s: %s", weights, bad);
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
-    if (spec == NULL && access(config, R_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
+    if (spec == NULL && access(config, F_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
     status = model_from_spec(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model);
     return status != 0 ? status : model_fits("--init", weights, model);
 }

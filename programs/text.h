@@ -44,12 +44,12 @@ static inline int beside_weights(const char *init, const char *name, char *path,
         if (slash != NULL) *slash = 0;
         else strcpy(directory, ".");
     }
-    if (path_join(path, capacity, directory, name) && access(path, R_OK) == 0) return 1;
+    if (path_join(path, capacity, directory, name) && access(path, F_OK) == 0) return 1;
     slash = strrchr(directory, '/');
     above = strncmp(slash != NULL ? slash + 1 : directory, "step-", 5) == 0;
     if (!above) return 0;
     if (slash != NULL) *slash = 0;
-    return path_join(path, capacity, slash != NULL ? directory : ".", name) && access(path, R_OK) == 0;
+    return path_join(path, capacity, slash != NULL ? directory : ".", name) && access(path, F_OK) == 0;
 }
 
 /* The ids of a text, to be freed; tokenizer NULL: its bytes. prefix: with the ids that the tokenizer puts before a text. */

@@ -509,10 +509,14 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     if ((status = read_from(option_name, path, &to->reader)) != 0) return status;
     to->open = 1;
     memset(&desc, 0, sizeof desc);
-    if (text_is(path, &to->reader, &desc.format) && j->tokenizer != NULL) {
-        het_reader_close(&to->reader);
-        to->open = 0;
-        if ((status = encode_source(j, to, option_name, path)) != 0) return status;
+    if (text_is(path, &to->reader, &desc.format)) {
+        if (j->tokenizer != NULL) {
+            het_reader_close(&to->reader);
+            to->open = 0;
+            if ((status = encode_source(j, to, option_name, path)) != 0) return status;
+        } else if (j->set.init != NULL && j->desc.model.vocab > 256)
+            fail(0, "warning: %s %s: its bytes are the tokens, as no tokenizer.json is beside --init, whose vocabulary is %lld (--tokenizer FILE)",
+                 option_name, path, (long long)j->desc.model.vocab);
     }
     mapped = to->reader; /* the file stays open: closing is by it */
     if (to->open) (void)mapped_open(&to->map, path, &mapped);

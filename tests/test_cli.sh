@@ -352,6 +352,12 @@ head -c 1000 run/model.safetensors > damaged/model.safetensors
 refuses '--init|model.safetensors' train --data text --init damaged "${tiny[@]:2}"
 refuses '--init|nothere' train --data text --init nothere
 accepts 'starting from weights' train --data text --init run --steps 2 --quiet --sequences 2
+report "$([ ! -s err ]; echo $?)" 'says nothing' "$(cat err)"
+accepts 'a model of more than bytes' train --data text --steps 1 --quiet --out wide --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300 --sequences 2
+accepts 'bytes from its weights' train --data text --init wide --steps 2 --quiet --sequences 2
+report "$(grep -q '^train: warning: --data text: its bytes are the tokens.*vocabulary is 300 (--tokenizer FILE)$' err; echo $?)" 'are said to be bytes' "$(cat err)"
+mkdir wide/tokenizer.json
+refuses '--init wide/tokenizer.json: is a directory' train --data text --init wide --steps 2
 
 # ---- ranks without work are named, with what would feed them; nothing changes for them ----
 warns() { # warns WORDS ARGUMENTS...   WORDS: what a line on standard error must hold, separated by |; '': there is no warning
