@@ -1367,6 +1367,14 @@ static int scale(job *j) {
     return 0;
 }
 
+/* Each of a step's updates wants a micro-batch: one without a gradient would count, and bring nothing. */
+static int check_updates(const job *j) {
+    const settings *s = &j->set;
+    if (s->updates <= s->micro_batches || s->resume != NULL) return 0;
+    return fail(BAD_INPUT, "--updates %lld: more than the step's %lld micro-batches (--micro-batches)", (long long)s->updates,
+                (long long)s->micro_batches);
+}
+
 /* Options that would be ignored. */
 static int check_idle_options(const job *j) {
     const settings *s = &j->set;
@@ -2267,7 +2275,8 @@ static int run(job *j, int argc, char **argv) {
     if (j->process > 0) s->quiet = 1;
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0))
         return status;
-    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0) return status;
+    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
+        (status = check_updates(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     j->data_fingerprint = j->training.hashed.hash;
