@@ -139,20 +139,27 @@ static inline int fail(int status, const char *format, ...) __attribute__((forma
 #endif
 static inline int fail(int status, const char *format, ...) {
     const size_t most = sizeof failure - 1, front = most / 3;
-    char whole[8192];
+    char small[8192], *large = NULL, *whole = small;
     va_list list;
-    size_t i, length;
+    size_t i, length, room = sizeof small;
     va_start(list, format);
-    vsnprintf(whole, sizeof whole, format, list);
+    length = (size_t)vsnprintf(small, sizeof small, format, list);
     va_end(list);
-    tell_options(whole, sizeof whole);
-    tell_nearest(whole, sizeof whole);
+    if (length >= sizeof small && (large = (char *)malloc(length + sizeof small)) != NULL) {
+        whole = large, room = length + sizeof small;
+        va_start(list, format);
+        vsnprintf(whole, room, format, list);
+        va_end(list);
+    }
+    tell_options(whole, room);
+    tell_nearest(whole, room);
     length = strlen(whole);
     if (length > most) {
         memmove(whole + front + 3, whole + length - (most - front - 3), most - front - 2);
         memcpy(whole + front, "...", 3);
     }
     memcpy(failure, whole, strlen(whole) + 1);
+    free(large);
     for (i = 0; failure[i] != 0; i++)
         if ((unsigned char)failure[i] < 32 || failure[i] == 127) failure[i] = '?';
     if (!program_is_mute || (status == FAILED && strstr(failure, " failed: ") == NULL)) fprintf(stderr, "%s: %s\n", PROGRAM, failure);

@@ -22,7 +22,7 @@ typedef struct layout {
     het_schedule *schedule;
 } layout;
 
-/* "12.5" and a unit out of `units`, each with its factor; 0: not a number, or no such unit. */
+/* "12.5" and a unit out of `units`, each with its factor, at most 1e18 together; 0: not a number, or no such unit. */
 static inline int parse_with_unit(const char *text, size_t length, const char *const *units, const double *factors, int count, double *value) {
     char copy[48];
     size_t digits;
@@ -35,7 +35,7 @@ static inline int parse_with_unit(const char *text, size_t length, const char *c
     copy[digits] = 0;
     if (i == count || !parse_real(copy, 0, 1e18, value)) return 0;
     *value *= factors[i];
-    return 1;
+    return *value <= 1e18;
 }
 
 static inline int parse_size(const char *text, size_t length, double *bytes) {

@@ -168,6 +168,12 @@ long=$(printf 'directory-of-a-long-name-%.0s' $(seq 40))
 for option in --data --init --tokenizer --profile; do
     refuses "$option directory-of|No such file or directory" train --data text --plan auto $option "${long:0:250}/${long:0:250}/${long:0:250}/${long:0:250}/end" "${tiny[@]}"
 done
+huge=$(head -c 20000 /dev/zero | tr '\0' x)
+for option in --data --tokenizer; do refuses "$option xxx|xxx: File name too long" train --data text $option "$huge"; done
+refuses '--steps xxx|not an integer from 0' train --data text --steps "$huge"
+refuses '--devices xxx|expected cpu:N' train --data text --devices "$huge"
+refuses '--replan xxx|expected STEP:' train --data text --replan "$huge" "${tiny[@]}"
+refuses '--devices cpu:1/99999999T|expected a size' train --data text --devices cpu:1/99999999T
 refuses "--resume directory-of|No such file or directory" train --resume "${long:0:250}/${long:0:250}/end"
 deep=${long:0:240}/${long:0:240}/${long:0:240}
 mkdir -p "$deep"
