@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
    ---- end program ----
 
    WHAT IT DOES NOT DO
-   Devices are CPUs, and whatever a device table of one's own drives. No tokenizer
+   Devices are CPUs, and whatever a device table drives, as hetrain_cuda.cu's. No tokenizer
    (hetrain_tokenizer.h is one): text is trained as bytes, other vocabularies come as token files.
-   No attention other than causal or bidirectional softmax attention; no encoder-decoder (a unit
+   No attention but softmax's, causal, in a window or bidirectional; no encoder-decoder (a unit
    table can add it, >>unit_api, as hetrain_experts.h adds experts).
    The ranks stay as they are for the life of a context, and one that fails ends it: the state file
    is what survives. No fp16, int8 for frozen weights alone, no optimizers but AdamW and Muon (a
@@ -2222,7 +2222,8 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
    excepted) files end at 2 GiB. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_reader_open(const char *path, het_reader *reader, het_error *error);
 HETRAIN_API void het_reader_close(het_reader *reader);
-/* Writes path.tmp through `save`, flushes it, renames it to path. Threads: owner. */
+/* Writes path.tmp through `save`, flushes it, renames it to path; a link or device there is
+   replaced, not written to. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path,
                                                         het_result (*save)(het_ctx *ctx, const het_writer *to));
 #endif
