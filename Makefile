@@ -167,8 +167,8 @@ DATA ?= tests/data/shakespeare.txt
 
 run:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/tokenize build/train build/generate
-	build/tokenize --train 1024 --text $(DATA) --tokenizer build/words.json
-	build/train --data $(DATA) --tokenizer build/words.json --model llama:layers=4,width=192,heads=6,context=128,vocab=1024 --out build/run --overwrite
+	build/tokenize --train 1024 --text '$(DATA)' --tokenizer build/words.json
+	build/train --data '$(DATA)' --tokenizer build/words.json --model llama:layers=4,width=192,heads=6,context=128,vocab=1024 --out build/run --overwrite
 	@echo
 	build/generate --init build/run --temperature 0.5 --tokens 200
 

@@ -409,7 +409,7 @@ static inline int option_unknown(const option *table, int count, const char *nam
     int i;
     for (i = 0; i < count && length > 1 && name[0] == '-'; i++)
         if (table[i].kind != OPTION_GROUP) word_nearer(&best, name, length, table[i].name, strlen(table[i].name));
-    return fail(BAD_INPUT, "%s: no such option%s; --help lists them", name, did_you_mean(best, meant, sizeof meant));
+    return fail(BAD_INPUT, "%s: %s%s; --help lists them", name, name[0] == '-' ? "no such option" : "belongs to no option", did_you_mean(best, meant, sizeof meant));
 }
 
 /* given[i] becomes 1 for every option met. Returns -1 to go on, or the status to exit with. */

@@ -77,7 +77,7 @@ refuses '--slices: 3 slices of a micro-batch of 2 granules' train --data text --
 refuses '--plan: 3 slices of a micro-batch of 2 granules' train --data text --devices cpu:1,cpu:1 --plan sliced.json "${tiny[@]}"
 refuses '--data' train
 refuses '--frobnicate' train --data text --frobnicate 3
-refuses 'stray' train --data text stray
+refuses 'stray: belongs to no option' train --data text stray
 refuses '--steps' train --data text --steps
 refuses '--steps|ten' train --data text --steps ten
 refuses '--steps|0' train --data text --steps 0
