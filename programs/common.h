@@ -505,6 +505,9 @@ static inline int ends_with(const char *text, const char *end) {
     return a > b && strcmp(text + a - b, end) == 0;
 }
 
+/* What to say behind "no such name" where there is a file of that name. */
+static inline const char *lacks_csv(const char *path) { return access(path, F_OK) == 0 ? "; a file's name ends in .csv" : ""; }
+
 static inline int path_join(char *to, size_t capacity, const char *directory, const char *name) {
     int n = snprintf(to, capacity, "%s/%s", directory, name);
     return n >= 0 && (size_t)n < capacity;

@@ -259,7 +259,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);
     if (result != HET_OK && schedule_is_unknown(&error, schedule))
-        return fail(status_of(result), "--schedule %s: %s", schedule, error.text);
+        return fail(status_of(result), "--schedule %s: %s%s", schedule, error.text, lacks_csv(schedule));
     if (result != HET_OK) return plan_refused(option_name, plan != NULL ? plan : "dp", result, &error);
     if (slices > 1 && l->plan->slices != slices)
         return fail(BAD_INPUT, "--slices %lld: %s %s has %lld", (long long)slices, option_name, plan, (long long)l->plan->slices);

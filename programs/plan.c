@@ -285,7 +285,8 @@ static int read_plan(settings *s, problem *p, int named) {
     result = het_plan_read(&desc, text, length, &p->plan, &error);
     free(read);
     if (result != HET_OK && (s->plan == NULL || schedule_is_unknown(&error, s->simulate)))
-        return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+        return fail(status_of(result), "--simulate %s: %s%s", s->simulate, error.text,
+                    schedule_is_unknown(&error, s->simulate) ? lacks_csv(s->simulate) : "");
     if (result != HET_OK && !file && s->units == 0 && strstr(error.text, "unit") != NULL)
         return fail(status_of(result), "--plan %s: %s; the model has %lld units, or as many as --units says", spec, error.text,
                     (long long)desc.units);
@@ -377,9 +378,8 @@ static int cost_from_spec(const settings *s, problem *p) {
         while (key < KEYS && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
         if (key < KEYS && given[key]) return fail(BAD_INPUT, "--cost %s: %s= comes twice", s->cost, keys[key]);
         if (key == KEYS || at[length] != '=')
-            return fail(BAD_INPUT, "--cost %s: %.*s: not F=, B=, W=, link=, bandwidth=, bytes=, activation=, reduce=, gather=, step=", s->cost,
-                (int)strcspn(at, ","),
-                at);
+            return fail(BAD_INPUT, "--cost %s: %.*s: not F=, B=, W=, link=, bandwidth=, bytes=, activation=, reduce=, gather=, step=%s", s->cost,
+                        (int)strcspn(at, ","), at, lacks_csv(s->cost));
         at += length + 1;
         if (!cut_number(&at, ",", &value[key]))
             return fail(BAD_INPUT, "--cost %s: %.*s: not a number from 0 to 1e18", s->cost, (int)strcspn(item, ","), item);

@@ -155,6 +155,7 @@ for nearly in 'lama:tiny llama' 'llama:tinny tiny' 'gpt2:124n 124m' 'llama:layer
     refuses "--model ${nearly% *}|did you mean ${nearly#* }?" train --data text --model "${nearly% *}"
 done
 refuses '--model gpt2:wi=2|dropout lora_rank' train --data text --model gpt2:wi=2 # all keys
+refuses "--schedule text: unknown schedule|; a file's name ends in .csv" train --data text --schedule text "${tiny[@]}"
 refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 --devices cpu:1,cpu:1 "${tiny[@]}"
 refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
 echo '{' > tp2

@@ -146,6 +146,9 @@ fi
 report "$(cmp -s one two; echo $?)" 'the same twice'
 
 # ---- refused ----
+cp costs.csv costs.txt
+refuses "--cost costs.txt: costs.txt: not F=|; a file's name ends in .csv" --simulate 1f1b --ranks 2 --micro-batches 3 --cost costs.txt
+refuses "--simulate costs.txt: unknown schedule|; a file's name ends in .csv" --simulate costs.txt --ranks 2 --micro-batches 3 --cost F=1,B=1
 refuses '--cluster|nowhere.json' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster nowhere.json
 refuses '--cluster|unknown.json|byte 40|sped|no such key' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster unknown.json
 refuses '--cluster|cut.json|byte 32|members' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster cut.json
