@@ -48,6 +48,20 @@ for signal in INT TERM HUP USR1; do
 done
 
 rm -rf out
+set -m
+"$program" "${run[@]}" --steps 9 --devices cpu:1,cpu:1 --plan pp --links 0-1:9s --out out > stopped.out 2>&1 & # steps take 18 s
+set +m
+child=$!
+for _ in $(seq 400); do [ -s out/log.jsonl ] && break; sleep 0.05; done
+kill -INT $child
+sleep 0.3
+kill -INT $child
+begin=$SECONDS
+wait $child
+status=$?
+report "$([ $status = 130 ] && [ $((SECONDS - begin)) -lt 6 ]; echo $?)" 'a second SIGINT, some time later, ends it at once' "status $status, $((SECONDS - begin)) s" "$(cat stopped.out)"
+
+rm -rf out
 (trap '' HUP; exec "$program" "${run[@]}" --steps 40 --out out > ignored.out 2>&1) &
 child=$!
 started out/log.jsonl
