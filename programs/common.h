@@ -346,8 +346,11 @@ static inline void options_help(const char *summary, const option *table, int co
         if ((o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) && (strtod(text, NULL) < o->low || strtod(text, NULL) > o->high)) text = NULL;
         snprintf(left, sizeof left, alone != NULL ? "%s [%.*s]" : "%s %.*s", o->name, value, o->value != NULL ? o->value : "");
         if (alone != NULL) snprintf(both, sizeof both, "%s; alone: %s", text, alone), text = both;
-        for (; strlen(at) > 94; printf("  %.*s\n    ", (int)size, at), at += size) /* a list of words is broken behind a | */
+        while (strlen(at) > 94) { /* a list of words is broken behind a | */
             for (size = 94; size > 1 && at[size - 1] != '|'; size--) {}
+            printf("  %.*s\n    ", (int)size, at);
+            at += size;
+        }
         if (strlen(left) > 24) printf("  %s\n  %-24s ", at, "");
         else printf("  %-24s ", left);
         print_wrapped(o->help, text != NULL && text[0] != '\n' ? text : NULL, 27, 27);
@@ -409,7 +412,8 @@ static inline int option_unknown(const option *table, int count, const char *nam
     int i;
     for (i = 0; i < count && length > 1 && name[0] == '-'; i++)
         if (table[i].kind != OPTION_GROUP) word_nearer(&best, name, length, table[i].name, strlen(table[i].name));
-    return fail(BAD_INPUT, "%s: %s%s; --help lists them", name, name[0] == '-' ? "no such option" : "belongs to no option", did_you_mean(best, meant, sizeof meant));
+    return fail(BAD_INPUT, "%s: %s%s; --help lists them", name, name[0] == '-' ? "no such option" : "belongs to no option",
+                did_you_mean(best, meant, sizeof meant));
 }
 
 /* given[i] becomes 1 for every option met. Returns -1 to go on, or the status to exit with. */
