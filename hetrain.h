@@ -134,7 +134,9 @@ int main(int argc, char **argv) {
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function,
    name, value and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
-   Outputs are written only on success. Arguments and files are checked in every build. The library
+   Outputs are written only on success, but a pointer to what is to be made may become NULL, and an
+   array may have been filled in part. Arguments and files are checked in every build; that tables
+   have all their functions, and what is handed to calls that cannot fail, is not. The library
    never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines
    and emulated links and speeds, never for a result. het_desc.host.logger receives messages. A step
    whose loss or gradient is not finite, or a spike (het_desc.guard), changes no weight. Any other
@@ -299,8 +301,8 @@ extern "C" {
 #endif
 
 /* ---- >>results ----------------------------------------------------------------------------------
-   Every call that can fail returns a het_result: 0 is success, errors are negative. Outputs are
-   written only on success. */
+   Every call that can fail returns a het_result: 0 is success, errors are negative. What becomes of
+   outputs then: ERRORS AND LOGGING. */
 
 #define HETRAIN_RESULTS(X)                                                                        \
     X(HET_OK,                  0, "ok")                                                           \
@@ -1040,7 +1042,7 @@ typedef struct het_team_limits {
 
 typedef struct het_unit {   /* one unit of the chain */
     const struct het_unit_iface *iface;
-    const het_model_desc *model; /* completed */
+    const het_model_desc *model; /* completed; NULL: het_desc.model */
     int64_t layer;          /* 0 .. L - 1; embed 0, head L */
     const void *settings;   /* the user's own, for user kinds; must outlive the context */
 } het_unit;
@@ -1251,7 +1253,7 @@ HETRAIN_API const het_unit_iface *het_unit_head(void);
 HETRAIN_API const het_unit_iface *het_unit_local_head(void);
 
 /* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units and with local_loss
-   (L - 1) / local_loss local heads, rounded down; written to units[0 .. capacity), NULL: only
+   (L - 1) / local_loss local heads, rounded down; written to units[0 .. capacity), NULL and 0: only
    counted. `model` must be completed and outlive the units. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units,
                                                           int64_t capacity, int64_t *count, het_error *error);
@@ -1335,10 +1337,10 @@ typedef struct het_optimizer_desc {
     float feedback, feedback_change;  /* 0, 0: off; f and c above */
 } het_optimizer_desc;
 
-/* The optimizer's state slots, and those of feedback. Threads: any. */
+/* The optimizer's state slots, and those of feedback. desc NULL: all defaults. Threads: any. */
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc);
 
-/* Learning rate of a step counted from 0. Threads: any. */
+/* Learning rate of a step counted from 0. desc NULL: all defaults. Threads: any. */
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
 
 /* ---- >>plan_api: who does what ------------------------------------------------------------------
@@ -1463,7 +1465,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_copy(const het_plan *from, co
    with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
-/* Backward of plan->stage[stage]: 2: its gradient goes to the stage before; 1: it ends in the
+/* Questions about a plan that passes het_plan_check.
+   Backward of plan->stage[stage]: 2: its gradient goes to the stage before; 1: it ends in the
    stage, the first one or behind a cut; 0: the stage has only forward actions. Threads: any. */
 HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage);
 /* The members of a rank's team, the leader first. NULL: it is alone, *count is 1. Threads: any. */
@@ -1496,7 +1499,8 @@ typedef enum het_action_kind {
     /* the gradient of a stage's input to the one before, of its output from the next */
     HET_ACTION_SEND_B = 8, HET_ACTION_RECV_B = 9,
     HET_ACTION_REDUCE = 10,  /* starts the reduction of a block's gradient to its owners */
-    HET_ACTION_COMMIT = 11, /* waits for all reductions, joins maxima and norms of all ranks that have a stage */
+    /* "VERDICT": waits for all reductions, joins maxima and norms of all ranks that have a stage */
+    HET_ACTION_COMMIT = 11,
     HET_ACTION_STEP = 12,    /* updates the part of a block that the rank owns */
     HET_ACTION_GATHER = 13   /* starts the exchange of a block's new weights among its holders */
 } het_action_kind;
@@ -1617,8 +1621,9 @@ typedef struct het_needs {
     int32_t predicts;                 /* 1: some F may use a version that is not there yet */
     int64_t versions;                 /* of weights that are still used */
 } het_needs;
-/* needs: [count], of the ranks from `first` on. forwards: only they are run, and nothing is kept
-   behind them (inference). allocator: of a table that is freed again. Threads: any. */
+/* Of lists that pass het_schedule_check. needs: [count], of the ranks from `first` on. forwards:
+   only they are run, and nothing is kept behind them (inference). allocator: of a table that is
+   freed again. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule,
                                                              int64_t first, int64_t count, int forwards,
                                                              const het_allocator *allocator, het_needs *needs,
@@ -1978,10 +1983,12 @@ HETRAIN_API het_result het_error_put(het_error *error, het_result result, const 
 /* Fills every 0 with its default; validates nothing. Threads: any. */
 HETRAIN_API void het_desc_defaults(het_desc *desc);
 
-/* Setting number 0, 1, ... of a model; 0: there is no such number. Threads: any. */
+/* Setting number 0, 1, ... of a model; 0: there is no such number, or a pointer is NULL.
+   Threads: any. */
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting);
 /* Gives setting `number` the value that its kind asks for. HET_ERR_INVALID: it is out of range, 0
-   where that stands for a default, or no such word; the error begins with `where`. Threads: any. */
+   where that stands for a default, or no such word, and the model stays as it was; the error begins
+   with `where`. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_set(het_model_desc *model, int64_t number,
                                                         const het_setting *value, const char *where, het_error *error);
 /* Fills defaults by family and checks every field. Threads: any. */
@@ -2005,13 +2012,14 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *de
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
 HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
 HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
-HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
+/* the completed description, without `units`. Threads: owner. */
+HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);
 /* what was asked for. Threads: owner. */
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);
 /* of the last step; valid until the next, or het_replan. Threads: owner. */
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline);
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
-/* makes a running call return HET_ERR_CANCELLED. Threads: any. */
+/* makes the call that computes, or else the next one, return HET_ERR_CANCELLED. Threads: any. */
 HETRAIN_API void het_cancel(het_ctx *ctx);
 
 /* The context goes over to another plan: weights, optimizer state, exponents and step number move
@@ -2132,8 +2140,9 @@ typedef struct het_description {
 } het_description;
 
 /* Takes the first steps of het_create: units, parameters and blocks, tied parameters once. Of the
-   devices the first is opened; plan, schedule, transport, groups and links are left aside. What
-   desc points to must outlive the description. Memory comes from desc->allocator. Threads: any. */
+   devices the first is opened; plan, schedule, transport, communicators and links are left aside.
+   What desc points to must outlive the description. Memory comes from desc->host.allocator.
+   Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_describe(const het_desc *desc, het_description **description,
                                                        het_error *error);
 HETRAIN_API void het_description_free(het_description *description);   /* NULL is fine. Threads: any. */
@@ -2179,7 +2188,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t
                                                          int64_t micro_batches, int64_t slot, het_batch *batch,
                                                          het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers
-   of its own. Threads: owner. */
+   of its own, as the next call has. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch,
                                                             het_error *error);
 /* Tokens [first, first + count) of the file. to: [count]. Threads: owner. */
@@ -2211,8 +2220,9 @@ typedef struct het_train_desc {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error);
 
 /* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep
-   all, otherwise top_p cuts what top_k left; scratch: [V]; `number` counts draws of this seed. -1:
-   a pointer is NULL or vocab is out of range. Threads: any. */
+   all, otherwise top_p cuts what top_k left; scratch: [V], which temperature 0 does not need;
+   `number` counts draws of this seed. -1: a pointer is NULL or vocab is out of range.
+   Threads: any. */
 HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p,
                                uint64_t seed, uint64_t number, float *scratch);
 
@@ -4238,7 +4248,8 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
 }
 
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
-    const int there = number >= 0 && number < HETI_FIELDS;
+    const int there = model && setting && number >= 0 && number < HETI_FIELDS;
+    if (!setting) return 0;
     memset(setting, 0, sizeof *setting);
     if (there) *setting = heti_field_get(model, &heti_fields[number]);
     if (setting->kind == HET_SETTING_WORD && !setting->word) setting->word = "?";
@@ -4247,21 +4258,26 @@ HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_s
 
 HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, const het_setting *value,
                                      const char *where, het_error *error) {
-    const heti_field *f = &heti_fields[number];
-    int64_t integer = value->integer;
     char list[96];
     heti_text t = heti_text_in(list, sizeof list);
+    if (!model || !value || number < 0 || number >= HETI_FIELDS)
+        return heti_invalid(error, where, "model or value is NULL, or there is no setting number %d", number);
+    const heti_field *f = &heti_fields[number];
+    het_model_desc m = *model;
+    int64_t integer = value->integer;
     int found = f->kind == HETI_INTEGER || f->kind == HETI_FLOAT;
     for (int i = 0; i < HETI_WORDS && !found; i++) {
         if (heti_words[i].kind != f->kind) continue;
         heti_text_write(&t, t.length ? " %s" : "%s", heti_words[i].name);
-        found = strcmp(heti_words[i].name, value->word) == 0;
+        found = value->word && strcmp(heti_words[i].name, value->word) == 0;
         if (found) integer = heti_words[i].value;
     }
     if (!found)
         return heti_invalid(error, where, "%s is '%s', not one of %s", f->name, value->word, list);
-    heti_field_set(model, f, integer, value->real);
-    return heti_field_check(model, f, 0, where, error);
+    heti_field_set(&m, f, integer, value->real);
+    HETI_TRY(heti_field_check(&m, f, 0, where, error));
+    *model = m;
+    return HET_OK;
 }
 
 static het_choice heti_choice_or(het_choice choice, int yes) {
@@ -4392,6 +4408,12 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
     return HET_OK;
 }
 
+/* A model whose defaults are filled in. */
+static het_result heti_model_check(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
+    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(m, &heti_fields[i], 0, where, error));
+    return heti_model_agree(m, head_size_given, where, error);
+}
+
 HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error) {
     const char *const where = "het_model_complete";
     static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
@@ -4406,8 +4428,7 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
     m = *model;
     for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
     heti_model_defaults(&m);
-    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 0, where, error));
-    HETI_TRY(heti_model_agree(&m, model->head_size != 0, where, error));
+    HETI_TRY(heti_model_check(&m, model->head_size != 0, where, error));
     *model = m;
     return HET_OK;
 }
@@ -4471,6 +4492,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
     HETI_DESC_CHOICE(layout.recompute, 0), HETI_DESC_CHOICE(inference, 0),
     HETI_DESC_CHOICE(guard.skip_bad_steps, 1), HETI_DESC_CHOICE(guard.nonfinite, 0),
+    HETI_DESC_CHOICE(host.hook_whole, 0),
     HETI_DESC(HETI_DOUBLE, guard.spike, 0, 0, 1e30, 1),
     HETI_DESC(HETI_DOUBLE, layout.deadline, 30, 1e-9, 1e30, 0),
     HETI_DESC(HETI_DOUBLE, layout.stall_deadline, 600, 1e-9, 1e30, 0),
@@ -4712,10 +4734,11 @@ HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_ma
                                          HETI_CAST(double, m->init_std));
         if (w >= 0) p->info->parameter[w].product = 2;
         if (w >= 0) n->weight[i] = w;
-        if (m->bias) n->bias[i] = heti_new_vector(p, m->name, ".bias", m->out, HET_INIT_ZERO);
+        if (w >= 0 && m->bias) n->bias[i] = heti_new_vector(p, m->name, ".bias", m->out, HET_INIT_ZERO);
         for (int f = w; w >= 0 && f < p->info->parameters; f++) p->info->parameter[f].rounded = 1;
         y[i] = heti_new_value(p, n, m->out);
-        p->info->flops_forward += 2.0 * HETI_CAST(double, m->out * heti_width(p, x)); /* factors not counted */
+        /* factors not counted */
+        p->info->flops_forward += 2.0 * HETI_CAST(double, m->out) * HETI_CAST(double, heti_width(p, x));
     }
     if (p->result == HET_OK) heti_new_factors(p, x, count, matrix, y);
 }
@@ -4759,6 +4782,7 @@ HETRAIN_API int het_node_biased_attention(het_program *p, int q, int k, int v, i
 HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b) {
     const int gated = kind == HET_SWIGLU;
     het_node *n = heti_new_node(p, HET_NODE_ACTIVATION, 1 + gated, a, b, -1);
+    heti_require(p, kind >= HET_GELU_TANH && kind <= HET_SWIGLU, "no such activation");
     heti_require(p, !gated || heti_width(p, a) == heti_width(p, b), "a gate of another width");
     n->option = HETI_CAST(int32_t, kind);
     return heti_new_value(p, n, heti_width(p, a));
@@ -6307,6 +6331,8 @@ HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_
                                         het_error *error) {
     het_allocator chosen;
     heti_arena arena = HETI_ZEROS;
+    if (!schedule) return heti_invalid(error, where, "schedule is NULL");
+    *schedule = NULL;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     HETI_TAKE_ALL(&arena, &chosen, where, error, heti_schedule_layout(&arena, ranks, pipelines, actions, schedule));
     (*schedule)->allocator = chosen;
@@ -6346,6 +6372,8 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
                                     het_plan **plan, het_error *error) {
     het_allocator chosen;
     heti_arena arena = HETI_ZEROS;
+    if (plan) *plan = NULL;
+    if (!shape || !plan) return heti_invalid(error, where, "shape or plan is NULL");
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     HETI_TAKE_ALL(&arena, &chosen, where, error, heti_plan_layout(&arena, shape, plan));
     (*plan)->allocator = chosen;
@@ -6354,19 +6382,18 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
 
 HETRAIN_API het_result het_plan_copy(const het_plan *from, const het_allocator *allocator, const char *where,
                                      het_plan **plan, het_error *error) {
-    het_plan *to = NULL;
-    *plan = NULL;
-    HETI_TRY(het_plan_new(from, allocator, where, &to, error));
-    HETI_COPY(to->stage, from->stage, from->stages);
-    HETI_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
-    HETI_COPY(to->share, from->share, from->pipelines);
-    HETI_COPY(to->state_share, from->state_share, from->ranks);
-    HETI_COPY(to->slice_share, from->slice_share, from->slices);
-    if (from->members > 0) HETI_COPY(to->member, from->member, from->members);
-    if (from->near) HETI_COPY(to->near, from->near, from->ranks);
-    if (from->keeper) HETI_COPY(to->keeper, from->keeper, from->ranks);
-    if (from->cut) HETI_COPY(to->cut, from->cut, from->units);
-    *plan = to;
+    HETI_TRY(het_plan_new(from, allocator, where, plan, error));
+#define HETI_COPY_ARRAY(array, count) if (from->array) HETI_COPY((*plan)->array, from->array, count)
+    HETI_COPY_ARRAY(stage, from->stages);
+    HETI_COPY_ARRAY(first_stage, from->pipelines + 1);
+    HETI_COPY_ARRAY(share, from->pipelines);
+    HETI_COPY_ARRAY(state_share, from->ranks);
+    HETI_COPY_ARRAY(slice_share, from->slices);
+    HETI_COPY_ARRAY(member, from->members);
+    HETI_COPY_ARRAY(near, from->ranks);
+    HETI_COPY_ARRAY(keeper, from->ranks);
+    HETI_COPY_ARRAY(cut, from->units);
+#undef HETI_COPY_ARRAY
     return HET_OK;
 }
 
@@ -6639,8 +6666,12 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
    exist, and where the plan has cuts of units that exist. */
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
+    if (plan == NULL) return heti_invalid(error, where, "plan is NULL");
     if (plan->stage == NULL || plan->first_stage == NULL)
         return heti_invalid(error, where, "the plan's stages must not be NULL");
+    if (plan->members < 0 || (plan->members > 0 && !plan->member))
+        return heti_invalid(error, where, "%d members of teams at %s", plan->members,
+                            plan->member ? "an address" : "NULL");
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
         plan->stages > INT32_MAX || plan->slices < 1 || plan->slices > INT32_MAX)
         return heti_invalid(error, where, "%d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - "
@@ -6710,9 +6741,6 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
 
 static het_result heti_plan_check_teams(const het_plan *plan, const char *where, het_error *error) {
     int64_t count;
-    if (plan->members < 0 || (plan->members > 0 && !plan->member))
-        return heti_invalid(error, where, "%d members of teams at %s", plan->members,
-                            plan->member ? "an address" : "NULL");
     for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = &plan->member[i];
         double share[HETRAIN_MAX_TEAM];
@@ -6945,9 +6973,12 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
     int32_t kind[2];
     const int count = m->rule->choose(m->rule->user, &m->play, rank, stage, kind);
     for (int i = 0; i < count; i++) {
+        if (i > 1 || stage[i] < 0 || stage[i] >= m->play.plan->stages ||
+            m->play.plan->stage[stage[i]].rank != rank || (i > 0 && heti_rule_what(kind[0]) == heti_rule_what(kind[1])))
+            return 0;
         const het_play_stage *at = &m->play.stage[stage[i]];
         HETRAIN_ASSERT(het_play_ready(&m->play, stage[i], kind[i]));
-        if (m->play.plan->stage[stage[i]].rank != rank || at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
+        if (at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
     }
     for (int i = 0; i < count; i++) {
         heti_rule_add(m, &m->lists->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
@@ -7082,10 +7113,15 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
 
 /* ---- what check and complete know about a schedule ---- */
 
-static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output,
+/* A plan, lists of its ranks and pipelines, and room for what comes back. */
+static het_result heti_schedule_arguments(const het_plan *plan, const het_schedule *s, const void *output,
                                           const char *where, het_error *error) {
-    if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
-    return heti_invalid(error, where, "%s is NULL", plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
+    HETI_TRY(heti_plan_check_shape(plan, where, error));
+    if (!s || !output || !s->micro_batches || !s->start || !s->action)
+        return heti_invalid(error, where, "the schedule, one of its arrays or the output is NULL");
+    if (s->ranks == plan->ranks && s->pipelines == plan->pipelines) return HET_OK;
+    return heti_invalid(error, where, "the schedule has %d ranks and %d pipelines, the plan %d and %d", s->ranks,
+                        s->pipelines, plan->ranks, plan->pipelines);
 }
 
 /* A stage, counted through all pipelines. */
@@ -7251,9 +7287,9 @@ static het_result heti_lists_check_blocks(heti_lists *l) {
 
 static het_result heti_lists_check_shape(const heti_lists *l) {
     const het_schedule *s = l->schedule;
-    if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
-        return heti_invalid(l->error, l->where, "the schedule has %d ranks and %d pipelines, the plan %d and %d",
-                            s->ranks, s->pipelines, l->plan->ranks, l->plan->pipelines);
+    if (!l->plan->state_share || !l->plan->slice_share)
+        return heti_invalid(l->error, l->where, "the plan's shares of ranks or slices are NULL");
+    for (int64_t p = 0; p < s->pipelines; p++) HETI_TRY(heti_plan_check_chain(l->plan, p, l->where, l->error));
     for (int64_t p = 0; p < s->pipelines; p++)
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
             return heti_invalid(l->error, l->where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
@@ -8426,10 +8462,9 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     het_result result = HET_OK;
     int64_t i;
     HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
-    if (schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines || first < 0 || count < 0 ||
-        count > plan->ranks - first)
-        return heti_invalid(error, heti_where, "the schedule is not of this plan, or it has no ranks %d to %d", first,
-                            first + count);
+    if (first < 0 || count < 0 || count > plan->ranks - first)
+        return heti_invalid(error, heti_where, "%d ranks from number %d on; the plan has %d", count, first,
+                            plan->ranks);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
     f.plan = plan;
     f.schedule = schedule;
@@ -9049,6 +9084,7 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
 }
 
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
+    if (!desc) return het_adamw()->slots;
     return (desc->iface ? desc->iface : het_adamw())->slots +
            (desc->feedback_change > 0.0f ? 2 : desc->feedback > 0.0f);
 }
@@ -10199,6 +10235,9 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          HETI_CAST(uint64_t, communicators->id_bytes), HETRAIN_COMMUNICATOR_ID);
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots", d->optimizer.iface->slots, 0, 4));
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots and feedback's", het_optimizer_slots(&d->optimizer), 0, 4));
+    for (int32_t s = 0; s < d->optimizer.iface->slots; s++)
+        if (!d->optimizer.iface->slot_name[s])
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.iface: state slot %i has no name", s);
     return heti_check_links(e, d);
 }
 
@@ -10315,7 +10354,10 @@ static het_result heti_open_device(heti_rank *r) {
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %i",
                          HETI_CAST(int64_t, r->desc.iface->version), HETRAIN_DEVICE_VERSION);
-    config.allocator = r->desc.allocator.alloc && r->desc.allocator.free ? &r->desc.allocator : &ctx->allocator;
+    if (!r->desc.allocator.alloc != !r->desc.allocator.free)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.layout.devices[%d].allocator needs both alloc and "
+                         "free", r->local);
+    config.allocator = r->desc.allocator.alloc ? &r->desc.allocator : &ctx->allocator;
     config.parallel = &ctx->desc.host.parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;
@@ -10360,8 +10402,11 @@ static het_result heti_open_chain(het_ctx *ctx) {
                   chain->unit = HETI_TAKE(&chain->units, het_described_unit, chain->unit_count));
     for (int64_t u = 0; u < chain->unit_count; u++) {
         het_unit *unit = &chain->unit[u].unit;
+        char where[80];
         *unit = ctx->desc.units ? ctx->desc.units[u] : heti_model_unit(&ctx->desc.model, u);
         if (!unit->model) unit->model = &ctx->desc.model;
+        (void)heti_format(where, sizeof where, "unit %d: its model, which het_model_complete has not seen", u);
+        HETI_TRY(heti_model_check(unit->model, 1, where, &ctx->error));
     }
     return HET_OK;
 }
@@ -14237,9 +14282,11 @@ static void heti_slow_down(heti_rank *r) {
     double rest = used * (1.0 / r->desc.speed - 1.0);
     if (rest < 1e-3) return;
     r->slept_for += used;
-    for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop);) {
+    for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop) &&
+                             !HETI_ATOMIC_LOAD(&r->ctx->cancelled);) {
+        const double left = rest - heti_now();
         HETI_LOCK(r->ctx);
-        heti_wait_signal(&r->wake, &r->ctx->threads.lock, rest - heti_now());
+        heti_wait_signal(&r->wake, &r->ctx->threads.lock, left < 0.05 ? left : 0.05); /* het_cancel wakes nobody */
         HETI_UNLOCK(r->ctx);
     }
 }
@@ -16098,7 +16145,7 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
                                    const het_loss_history *recent) {
     HETI_TRY(heti_check_parts(ctx, parts));
     if (parts & HET_STATE_INCOMPLETE) {
-        if (step < 0 || !exponents)
+        if (step < 0 || step > INT64_MAX / 2 || !exponents) /* steps are counted on */
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step,
                              exponents ? "given" : "NULL");
         HETI_TRY(heti_check_recent(&ctx->error, recent));
@@ -16523,13 +16570,15 @@ static het_result heti_data_read(het_data *data, int64_t number, int64_t count, 
                      HETI_CAST(size_t, count) * data->token_bytes, error);
 }
 
-/* Tokens [first, first + count) of the file: checked, and converted where `to` is given. */
+/* Tokens [first, first + count) of the file: checked, and converted where `to` is given. Read into
+   the owner's slot, as held-out ones: other threads may be filling theirs. */
 static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
+    unsigned char *raw = data->raw + HETI_CAST(size_t, data->slots) * data->raw_size;
     const int64_t block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
     for (int64_t done = 0, some; done < count; done += some) {
         some = heti_min(block, count - done);
-        HETI_TRY(heti_data_read(data, first + done, some, data->raw, error));
-        HETI_TRY(heti_data_convert(data, data->raw, first + done, some, to != NULL ? to + done : NULL, error));
+        HETI_TRY(heti_data_read(data, first + done, some, raw, error));
+        HETI_TRY(heti_data_convert(data, raw, first + done, some, to != NULL ? to + done : NULL, error));
     }
     return HET_OK;
 }
@@ -17062,9 +17111,10 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
     FILE *file = fopen(temporary, "wb");
     if (file == NULL) return heti_file_fail(ctx, "open", temporary);
     const het_writer writer = { heti_file_write, file, temporary };
+    const char *const held = ctx->held; /* het_train's progress may save */
     ctx->held = "save: het_save_file";
     het_result result = save(ctx, &writer);
-    ctx->held = NULL;
+    ctx->held = held;
     if (result == HET_OK && (fflush(file) != 0 || ferror(file))) result = heti_file_fail(ctx, "write", temporary);
     const int closed = fclose(file) == 0;
     if (result == HET_OK && !closed) result = heti_file_fail(ctx, "write", temporary);

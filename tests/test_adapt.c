@@ -639,6 +639,8 @@ static void bad_input_is_named(void **state)
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "1F0");
     record[0].action.stage = 0, record[0].action.kind = HET_ACTION_SEND_F; /* of the only stage */
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "0SEND_F0");
+    record[0].action.kind = 77;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "record 0|?");
     record[0].action.kind = HET_ACTION_F, record[0].end = -1;
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "record 0");
     het_adapt_destroy(adapt);

@@ -270,6 +270,9 @@ static void not_writable(void **state)
     c->device[0].group = 2;
     c->group[3].parent = 7;
     assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
+    c->group[3].parent = 0;
+    memset(c->group[1].name, 'x', sizeof c->group[1].name); /* without end */
+    assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
     assert_int_equal(het_cluster_write(NULL, &writer), HET_ERR_INVALID);
     support_buffer_end(&buffer);
     het_cluster_free(c);
@@ -415,7 +418,7 @@ static void ranks_that_talk_lie_together(void **state)
     static const char pairs[] = "{\"members\":[{\"count\":2,\"members\":[{\"device\":\"a\",\"count\":2}]}]}";
     static const char unlike[] = "{\"members\":[{\"count\":2,\"members\":[{\"device\":\"a\"},{\"device\":\"b\"}]}]}";
     static const char nine[] = "{\"members\":[{\"count\":9,\"members\":[{\"device\":\"a\",\"count\":3}]}]}";
-    const int64_t start[3] = { 0, 2, 4 }, rank[4] = { 0, 2, 1, 3 };
+    const int64_t start[3] = { 0, 2, 4 }, falling[3] = { 0, 4, 2 }, rank[4] = { 0, 2, 1, 3 };
     int64_t starts[10], ranks[27], device[27], i;
     double weight[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, spread;
     het_blocks talk = { 2, NULL, NULL };
@@ -432,6 +435,11 @@ static void ranks_that_talk_lie_together(void **state)
     weight[1] = 1, c->ranks = 3;
     EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "rank 3 of 3");
     c->ranks = 4;
+    talk.start = falling;
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "set 1 begins at 4 and ends at 2");
+    talk.start = start;
+    c->device[2].group = 9;
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "device 2|group 9");
     het_cluster_free(c);
     EXPECT_OK(het_cluster_read(unlike, strlen(unlike), NULL, &c, &error)); /* a and b in each pair: 0 and 2 are both a */
     EXPECT_OK(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error));

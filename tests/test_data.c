@@ -401,6 +401,41 @@ static void runs_of_tokens(void **state)
 }
 
 /* Granules: as het_granules cuts windows of that length. */
+/* het_data_tokens while another thread fills slot 0: here between what its reader has read and the tokens it becomes. */
+typedef struct nested { het_reader inner; het_data *data; int64_t calls; } nested;
+static int64_t nested_read(void *user, uint64_t offset, void *to, size_t size)
+{
+    nested *n = user;
+    const int64_t got = n->inner.read(n->inner.user, offset, to, size);
+    int32_t token[40];
+    if (n->data != NULL && n->calls++ % 2 == 0) EXPECT_OK(het_data_tokens(n->data, 1, 40, token, NULL));
+    return got;
+}
+
+static void tokens_beside_a_batch(void **state)
+{
+    support_buffer file;
+    het_data *data;
+    het_data_desc desc;
+    het_batch batch;
+    nested n;
+    int64_t i;
+    (void)state;
+    counting_file(&file);
+    desc = describe(&file, HET_DATA_UINT16);
+    memset(&n, 0, sizeof n);
+    n.inner = desc.reader;
+    desc.reader.read = nested_read;
+    desc.reader.user = &n;
+    data = open_data(&desc);
+    n.data = data;
+    EXPECT_OK(het_data_batch(data, 0, 0, 1, 0, &batch, NULL));
+    assert_true(n.calls > 0);
+    for (i = 0; i < batch.tokens; i++) assert_int_equal(batch.token[i] - batch.token[i / 8 * 8], i % 8);
+    het_data_close(data);
+    support_buffer_end(&file);
+}
+
 static void granules_of_windows(void **state)
 {
     support_buffer file;
@@ -495,6 +530,7 @@ int main(void)
         cmocka_unit_test(slots_keep_their_content),
         cmocka_unit_test(held_out_windows),
         cmocka_unit_test(runs_of_tokens),
+        cmocka_unit_test(tokens_beside_a_batch),
         cmocka_unit_test(granules_of_windows),
         cmocka_unit_test(one_call_trains),
     };

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include "hetrain_files.h"
+#include "hetrain_plan.h"
 
 typedef struct small {
     het_desc desc;
@@ -206,6 +207,28 @@ static void config_json(void **state)
     assert_int_equal(het_model_to_json(&model, text, sizeof text, NULL), HET_ERR_INVALID);
 }
 
+/* A setting that is refused leaves the model as it was. */
+static void settings_by_number(void **state)
+{
+    static const het_setting bad[] = { { "", HET_SETTING_INTEGER, -3, 0, NULL }, { "", HET_SETTING_WORD, 0, 0, "perhaps" }, { "", HET_SETTING_WORD, 0, 0, NULL } };
+    static const struct { int64_t number; int value; const char *words; } cases[] = {
+        { 0, 0, "here|layers|-3" }, { 8, 1, "here|norm|perhaps" }, { 8, 2, "here|norm|null" }, { -1, 0, "here|number -1" }, { 1000, 0, "here|number 1000" },
+    };
+    het_model_desc model = support_model(HET_GPT2), kept = model;
+    het_setting setting;
+    het_error error;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT_ERROR(het_model_set(&model, cases[i].number, &bad[cases[i].value], "here", &error), HET_ERR_INVALID, error.text, cases[i].words);
+        assert_memory_equal(&model, &kept, sizeof model);
+    }
+    EXPECT_ERROR(het_model_set(NULL, 0, &bad[0], "here", &error), HET_ERR_INVALID, error.text, "here|NULL");
+    EXPECT_ERROR(het_model_set(&model, 0, NULL, "here", &error), HET_ERR_INVALID, error.text, "here|NULL");
+    assert_int_equal(het_model_get(&model, -1, &setting) + het_model_get(&model, 1000, &setting), 0);
+    assert_int_equal(het_model_get(NULL, 0, &setting) + het_model_get(&model, 0, NULL), 0);
+}
+
 static void chains_of_units(void **state)
 {
     het_model_desc model = support_model(HET_GPT2);
@@ -246,6 +269,7 @@ static void create_refused(const het_desc *desc, het_result code, const char *wo
 
 static void descriptions(void **state)
 {
+    static const het_optimizer_iface nameless = { "nameless", 2, { "m", NULL, NULL, NULL }, 0, NULL, NULL, NULL };
     het_description *description = NULL;
     het_device_iface table = *het_cpu_device();
     het_device_desc devices[2];
@@ -271,6 +295,8 @@ static void descriptions(void **state)
     REFUSED(reduce, (het_reduce)5, HET_ERR_INVALID, "reduce|5");
     REFUSED(layout.recompute, (het_choice)3, HET_ERR_INVALID, "recompute|3");
     REFUSED(inference, (het_choice)4, HET_ERR_INVALID, "inference|4");
+    REFUSED(optimizer.iface, &nameless, HET_ERR_INVALID, "state slot 1 has no name");
+    REFUSED(host.hook_whole, (het_choice)5, HET_ERR_INVALID, "hook_whole|5");
     REFUSED(optimizer.learning_rate, -1.0f, HET_ERR_INVALID, "learning_rate|-1");
     REFUSED(optimizer.learning_rate, NAN, HET_ERR_INVALID, "learning_rate|nan");
     REFUSED(optimizer.beta1, 1.5f, HET_ERR_INVALID, "beta1|1.5");
@@ -301,6 +327,9 @@ static void descriptions(void **state)
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "instruction set|5");
 #endif
     devices[0].isa = HET_ISA_AUTO;
+    devices[0].allocator.alloc = support_allocator(&memory).alloc;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "devices[0].allocator|free");
+    devices[0].allocator.alloc = NULL;
     table.version = 99;
     devices[0].iface = &table;
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "version|99");
@@ -321,6 +350,10 @@ static void descriptions(void **state)
     create_refused(&desc, HET_ERR_INVALID, "unit 1|mlp|loss", __LINE__);
     units[1].iface = het_unit_embed(); /* takes no stream */
     create_refused(&desc, HET_ERR_INVALID, "unit 1|embed", __LINE__);
+    desc.model.heads = desc.model.kv_heads = desc.model.head_size = 0;
+    units[0].model = units[1].model = &desc.model; /* het_create completes a copy, and this one not */
+    create_refused(&desc, HET_ERR_INVALID, "unit 0|het_model_complete|heads is 0", __LINE__);
+    units[0].model = units[1].model = &base.model;
 
     EXPECT_ERROR(het_create(&base, NULL, &error), HET_ERR_INVALID, error.text, "ctx|NULL");
     EXPECT_ERROR(het_memory_estimate(&base, 0, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
@@ -330,6 +363,47 @@ static void descriptions(void **state)
     het_description_free(NULL);
     assert_int_equal(het_create(&base, NULL, NULL), HET_ERR_INVALID);
     het_desc_defaults(NULL);
+}
+
+/* Plans and schedules that are not there, or have arrays that are not. */
+static void plans_and_schedules(void **state)
+{
+    het_plan *plan = support_plan("dp", "gpipe", 4, 1, 1), *made = (het_plan *)(void *)&plan, part;
+    const int64_t counts[1] = { 2 };
+    het_schedule *lists = NULL, *more = (het_schedule *)(void *)&plan, some;
+    het_needs needs;
+    het_error error;
+    (void)state;
+    EXPECT_ERROR(het_plan_check(NULL, "here", &error), HET_ERR_INVALID, error.text, "here|plan is NULL");
+    EXPECT_ERROR(het_plan_new(NULL, NULL, "here", &made, &error), HET_ERR_INVALID, error.text, "here|NULL");
+    assert_null(made);
+    EXPECT_ERROR(het_plan_new(plan, NULL, "here", NULL, &error), HET_ERR_INVALID, error.text, "here|NULL");
+    EXPECT_ERROR(het_plan_copy(NULL, NULL, "here", &made, &error), HET_ERR_INVALID, error.text, "here|NULL");
+    part = *plan;
+    part.share = part.state_share = part.slice_share = NULL;
+    part.near = NULL;
+    EXPECT_ERROR(het_plan_copy(&part, NULL, "here", &made, &error), HET_OK, error.text, "");
+    assert_true(made->share[0] == 0 && made->stage[0].unit_end == 4); /* of arrays that are not there, zeros */
+    het_plan_free(made);
+    EXPECT_ERROR(het_schedule_new(1, 1, 1, NULL, "here", NULL, &error), HET_ERR_INVALID, error.text, "here|NULL");
+    EXPECT_ERROR(het_schedule_new(1, 1, -1, NULL, "here", &more, &error), HET_ERR_LIMIT, error.text, "here");
+    assert_null(more);
+    EXPECT_OK(het_schedule_make(plan, counts, NULL, &lists, NULL));
+    EXPECT_ERROR(het_schedule_check(&part, NULL, lists, NULL, &error), HET_ERR_INVALID, error.text, "shares|NULL");
+    part = *plan;
+    part.stage[0].unit_end = 1 << 20; /* its cuts are not known, so nothing else looks at units */
+    part.cut = NULL;
+    EXPECT_ERROR(het_schedule_check(&part, NULL, lists, NULL, &error), HET_ERR_INVALID, error.text, "stage 0|1048576");
+    part.stage[0].unit_end = 4;
+    some = *lists;
+    some.start = NULL;
+    EXPECT_ERROR(het_schedule_check(plan, NULL, &some, NULL, &error), HET_ERR_INVALID, error.text, "het_schedule_check|arrays");
+    EXPECT_ERROR(het_schedule_needs(plan, &some, 0, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "het_schedule_needs|arrays");
+    EXPECT_ERROR(het_schedule_needs(plan, lists, 1, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "1 ranks from number 1|has 1");
+    EXPECT_ERROR(het_schedule_complete(plan, NULL, NULL, NULL, &more, &error), HET_ERR_INVALID, error.text, "NULL");
+    het_schedule_free(lists);
+    het_plan_free(plan);
+    assert_int_equal(het_optimizer_slots(NULL), 2);
 }
 
 static void learning_rates(void **state)
@@ -954,6 +1028,32 @@ static void cancelled(void **state)
     small_end(&s);
 }
 
+/* Also while a rank sleeps because it is emulated to be slow. */
+static int cancelling(void *user, int64_t rank, int64_t step, int64_t position)
+{
+    (void)rank, (void)step, (void)position;
+    het_cancel(*(het_ctx **)user);
+    return 0;
+}
+
+static void cancelled_asleep(void **state)
+{
+    het_device_desc device;
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    het_destroy(s.ctx);
+    memset(&device, 0, sizeof device);
+    device.speed = 1e-6;
+    s.desc.layout.devices = &device;
+    s.desc.layout.device_count = 1;
+    s.desc.emulate.test_hang = cancelling;
+    s.desc.host.user = &s.ctx;
+    s.ctx = support_create(&s.desc);
+    CTX_ERROR(&s, het_step(s.ctx, &s.batch.batch, 1, NULL), HET_ERR_CANCELLED, "cancel");
+    small_end(&s);
+}
+
 static int log_lines;
 static void count_log(void *user, het_log_level level, het_result code, const char *text)
 {
@@ -1179,6 +1279,15 @@ static void calls_inside_other_callbacks(void **state)
 
 /* het_train hands its context over between two steps: what its owner may do then is done, but for het_destroy. */
 static int between;
+static char between_path[200];
+static het_result save_between(het_ctx *ctx, const het_writer *to)
+{
+    (void)to;
+    het_destroy(ctx);
+    between += strcmp(het_last_error(ctx), "het_destroy: refused inside save: het_save_file is using the context") == 0;
+    return HET_OK;
+}
+
 static het_result progress_between(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss)
 {
     const support_batch *batch = user;
@@ -1193,15 +1302,10 @@ static het_result progress_between(void *user, het_ctx *ctx, const het_step_info
     EXPECT_OK(het_replan(ctx, NULL));
     EXPECT_ERROR(het_step(ctx, NULL, 1, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
     het_get_timeline(ctx, 0, &timeline);
-    between++;
-    return HET_OK;
-}
-
-static het_result save_between(het_ctx *ctx, const het_writer *to)
-{
-    (void)to;
+    EXPECT_OK(het_save_file(ctx, between_path, save_nothing)); /* behind which the context is het_train's as before */
     het_destroy(ctx);
-    between += strcmp(het_last_error(ctx), "het_destroy: refused inside save: het_save_file is using the context") == 0;
+    assert_string_equal(het_last_error(ctx), "het_destroy: refused inside het_train_desc.progress: het_train is using the context");
+    between++;
     return HET_OK;
 }
 
@@ -1212,10 +1316,10 @@ static void calls_between_steps(void **state)
     het_train_desc desc;
     het_ctx *ctx = NULL;
     het_error error;
-    char path[200];
     int i;
     (void)state;
     between = 0;
+    (void)snprintf(between_path, sizeof between_path, "%s/misuse_between", getenv("BUILD") ? getenv("BUILD") : ".");
     support_buffer_start(&file);
     support_batch_start(&batch);
     support_batch_sequence(&batch, 20, 61, 0, 1);
@@ -1231,9 +1335,8 @@ static void calls_between_steps(void **state)
     EXPECT_ERROR(het_train(&desc, &ctx, &error), HET_OK, error.text, "");
     assert_int_equal(between, 3);
     assert_int_equal(het_get_step(ctx), 3);
-    (void)snprintf(path, sizeof path, "%s/misuse_between", getenv("BUILD") ? getenv("BUILD") : ".");
-    EXPECT_OK(het_save_file(ctx, path, save_between));
-    (void)remove(path);
+    EXPECT_OK(het_save_file(ctx, between_path, save_between));
+    (void)remove(between_path);
     assert_int_equal(between, 4);
     het_destroy(ctx);
     support_batch_end(&batch);
@@ -1278,8 +1381,10 @@ int main(void)
         cmocka_unit_test(models),
         cmocka_unit_test(model_names),
         cmocka_unit_test(config_json),
+        cmocka_unit_test(settings_by_number),
         cmocka_unit_test(chains_of_units),
         cmocka_unit_test(descriptions),
+        cmocka_unit_test(plans_and_schedules),
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(granule_rules),
         cmocka_unit_test(batches),
@@ -1295,6 +1400,7 @@ int main(void)
         cmocka_unit_test(paths),
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(cancelled),
+        cmocka_unit_test(cancelled_asleep),
         cmocka_unit_test(errors_are_logged),
         cmocka_unit_test(calls_inside_hooks),
         cmocka_unit_test(calls_inside_other_callbacks),

@@ -787,11 +787,12 @@ static void biased(het_program *p, int x, const het_model_desc *m, const int32_t
 }
 
 enum { WHOLE_LAYER, SHARED, JOINED, BIASED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME, OTHER_WIDTH, KEYS_TWICE,
-       NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_NODES };
+       NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_ACTIVATION,
+       NO_NODES };
 
 static void refused_program(het_program *p, int which, int x, const het_model_desc *m)
 {
-    const het_matrix four[4] = { { "a", 8, 0, 1, 0 }, { "b", 8, 0, 1, 0 }, { "c", 8, 0, 1, 0 }, { "d", 8, 0, 1, 0 } };
+    const het_matrix four[4] = { { "a", 8, 1, 1, 0 }, { "b", 8, 1, 1, 0 }, { "c", 8, 1, 1, 0 }, { "d", 8, 1, 1, 0 } };
     static int32_t beyond[RELATED * RELATED];
     int y[4], i;
     beyond[RELATED * RELATED - 1] = RELATIONS;
@@ -820,6 +821,7 @@ static void refused_program(het_program *p, int which, int x, const het_model_de
     case LOSS_AND_OUTPUT: het_node_loss(p, x = het_node_linear(p, x, "a", m->vocab, 1)); break;
     case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
     case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
+    case NO_ACTIVATION: x = het_node_activation(p, HET_ACTIVATION_DEFAULT, x, -1); break;
     default: return; /* no output, and the stream is not read */
     }
     het_node_output(p, x);
@@ -982,7 +984,7 @@ static void programs_that_do_not_fit(void **state)
         "two parameters of one name|the last a.weight", "name is too long", "two widths|the last a.weight", "keys or values that others read",
         "no such stream", "normed are not whole",
         "do not fit together", "bias does not fit", "no relation", "a relation that bias has not", "outputs behind a loss", "logits", "more than 3",
-        "nothing reads|0 parameters, the last none" };
+        "no such activation", "nothing reads|0 parameters, the last none" };
     int which;
     (void)state;
     for (which = TOO_MANY_NODES; which <= NO_NODES; which++) {

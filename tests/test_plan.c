@@ -417,6 +417,9 @@ static void plan_errors(void **state)
     desc.end_canary = 0;
     desc.slices = 65537;
     EXPECT_ERROR(het_plan_read(&desc, "pp", 2, &plan, &error), HET_ERR_INVALID, error.text, "slices is 65537");
+    desc.slices = 1;
+    desc.store = (INT64_C(1) << 32) + 1; /* a stage has 32 bits for it */
+    EXPECT_ERROR(het_plan_read(&desc, "pp", 2, &plan, &error), HET_ERR_INVALID, error.text, "store is 4294967297");
     EXPECT_ERROR(het_plan_read(NULL, "pp", 2, &plan, &error), HET_ERR_INVALID, error.text, "desc is NULL");
 }
 

@@ -853,6 +853,17 @@ static int oldest_first(void *user, const het_play *play, int64_t rank, int64_t 
     return 0;
 }
 
+/* Answers that a rule must not give. */
+static int nonsense(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2])
+{
+    const int64_t which = *(const int64_t *)user;
+    (void)play;
+    stage[0] = which == 1 ? -1 : which == 2 ? 4 : which == 3 ? INT64_MAX : rank;
+    stage[1] = rank;
+    kind[0] = kind[1] = which == 4 ? 77 : HET_ACTION_F;
+    return which == 5 ? 2 : which == 4 ? 9 : 1;
+}
+
 static void a_rule_makes_lists(void **state)
 {
     test_plan *made = plan_simple("", 4, 1, 6, 2);
@@ -874,6 +885,11 @@ static void a_rule_makes_lists(void **state)
     assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_OK);
     assert_int_equal(schedule->start[4], 0);
     het_schedule_free(schedule);
+    for (rule.choose = nonsense; wrong < 6; wrong++) { /* nor what no stage has, or more than it has to do */
+        assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_OK);
+        assert_int_equal(schedule->start[4], 0);
+        het_schedule_free(schedule);
+    }
     made->counts[0] = -1;
     assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_ERR_INVALID);
     free(made);

@@ -1405,7 +1405,7 @@ static void refusals(void **state)
     static const char *const unknown[] = { "1f1b", "bidirectional" };
     int i;
     (void)state;
-    for (i = 0; i < 14; i++) {
+    for (i = 0; i < 17; i++) {
         world *w = make(3, 2);
         het_search *search = NULL;
         het_error error;
@@ -1424,6 +1424,9 @@ static void refusals(void **state)
         case 10: w->time[0][1].forward.token = -1; words = "'unit1' on 'type0'"; break;
         case 11: w->desc.most_granules = 2; w->desc.most_micro_batches = 3; words = "8 granules|3 micro-batches of 2"; break;
         case 12: w->group[0].parent = 0; words = "group 0|parent 0"; break;
+        case 13: w->profile.unit[1] = (int32_t)w->profile.kinds; words = "unit 1 of the profile|is of kind"; break;
+        case 14: w->profile.use[0] = -1; words = "use 0 of the profile|unit -1"; break;
+        case 15: w->profile.block[0].uses = 100; words = "block 0 of the profile|100 uses"; break;
         default: w->desc.granule_pairs = (double)NAN; words = "granule_pairs"; break;
         }
         EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_INVALID, error.text, words);

@@ -65,11 +65,12 @@ static void add_pipeline(made *m, int64_t micro_batches)
 
 static void add_stage(made *m, int64_t rank, double forward, double input, double weight)
 {
-    const int64_t g = m->plan.stages++;
+    const int64_t g = m->plan.stages++, unit = 2 * (g - m->first_stage[m->plan.pipelines - 1]);
     m->stage[g].pipeline = m->plan.pipelines - 1;
     m->stage[g].rank = rank;
-    m->stage[g].unit_begin = 2 * g;
-    m->stage[g].unit_end = 2 * g + 2;
+    m->stage[g].unit_begin = unit;
+    m->stage[g].unit_end = unit + 2;
+    if (m->plan.units < unit + 2) m->plan.units = unit + 2;
     m->stage_cost[g].forward.token = forward;
     m->stage_cost[g].input.token = input;
     m->stage_cost[g].weight.token = weight;

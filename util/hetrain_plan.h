@@ -1906,6 +1906,7 @@ static het_result heti_p_plans_desc(heti_p_plans *r, const het_plan_desc *desc) 
     HETI_T_TRY(heti_p_plans_range("ranks", d->ranks, HETI_P_PLANS_COUNT, r->error));
     HETI_T_TRY(heti_p_plans_range("chunks", d->chunks, HETI_P_PLANS_COUNT, r->error));
     HETI_T_TRY(heti_p_plans_range("slices", d->slices, HETI_P_PLANS_SLICES, r->error));
+    if (d->store < 0 || d->store > INT32_MAX) return HETI_P_BAD(r, "het_plan_desc.store is %d", d->store);
     HETI_T_TRY(heti_p_rule_check(d->schedule, "het_plan_read", r->error));
     HETI_T_TRY(heti_t_choose(&desc->allocator, &d->allocator, r->error, "het_plan_read"));
     r->count.make = het_schedule_make;

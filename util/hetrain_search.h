@@ -1134,6 +1134,22 @@ HETRAIN_API het_result het_profile_cuts(const het_profile *profile, het_plan *pl
     return HET_OK;
 }
 
+/* What a profile says of its parts is about parts that it has. */
+static het_result heti_s_check_profile(const het_profile *p, const char *call, het_error *error) {
+    for (int64_t u = 0; u < p->units; u++)
+        if (p->unit[u] < 0 || p->unit[u] >= p->kinds)
+            return HETI_S_BAD(error, "%s: unit %d of the profile is of kind %i of %d", call, u, p->unit[u], p->kinds);
+    for (int64_t b = 0; b < p->blocks; b++)
+        if (p->block[b].elements < 0 || p->block[b].elements > INT64_C(1) << 50 || p->block[b].first_use < 0 ||
+            p->block[b].uses < 1 || p->block[b].uses > p->uses - p->block[b].first_use)
+            return HETI_S_BAD(error, "%s: block %d of the profile has %d elements and %d uses from number %d of %d on",
+                              call, b, p->block[b].elements, p->block[b].uses, p->block[b].first_use, p->uses);
+    for (int64_t i = 0; i < p->uses; i++)
+        if (p->use[i] < 0 || p->use[i] >= p->units)
+            return HETI_S_BAD(error, "%s: use %d of the profile is by unit %d of %d", call, i, p->use[i], p->units);
+    return HET_OK;
+}
+
 HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
@@ -1726,6 +1742,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     memset(&h, 0, sizeof h);
     h.profile = profile;
     h.plan = plan;
+    HETI_T_TRY(heti_s_check_profile(profile, "het_profile_memory", error));
     HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, error));
     heti_s_held_memory(profile, plan->ranks, h.held, needs, shape, memory);
     heti_s_arrays_free(&h.arena, &profile->allocator);
@@ -1999,6 +2016,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     if (cluster != NULL && cluster->ranks != plan->ranks)
         return HETI_S_BAD(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
                           cluster->ranks);
+    HETI_T_TRY(heti_s_check_profile(profile, "het_profile_costs", error));
     memset(&c, 0, sizeof c);
     HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
     c.held.profile = profile;
@@ -2554,6 +2572,7 @@ static const char *heti_s_reduce_name(het_reduce r) { return heti_s_words[HETI_S
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
     char room[4096];
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    HETI_T_TRY(heti_s_check_profile(profile, "het_profile_write", NULL));
     heti_t_text out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\"hetrain_profile\": 1, \"model\": %j, \"dtype\": %j, \"reduce\": %j", profile->model,
                   heti_s_dtype_name(profile->dtype), heti_s_reduce_name(profile->reduce));
@@ -4252,14 +4271,37 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     het_allocator own;
     if (profile == NULL) return HETI_S_BAD(error, "het_hardware_profile: profile is NULL");
     *profile = NULL;
-    if (hardware == NULL || hardware->devices < 1 || length < 1)
-        return HETI_S_BAD(error, "het_hardware_profile: no devices, or length %d", length);
+    if (hardware == NULL || hardware->devices < 1 || hardware->devices > HETRAIN_MAX_HARDWARE || hardware->links < 0 ||
+        hardware->links > HETRAIN_MAX_HARDWARE || length < 1)
+        return HETI_S_BAD(error, "het_hardware_profile: no devices or more than %i, or length %d",
+                          HETRAIN_MAX_HARDWARE, length);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
     const het_result result = heti_s_describe(desc, model, hardware->devices, hardware->links, &own, &d, profile,
                                               error);
     if (result == HET_OK) heti_s_hardware_fill(hardware, d, length, *profile);
     het_description_free(d);
     return result;
+}
+
+/* Groups come behind their parents, every device is in one, and names end. */
+static het_result heti_s_check_groups(const het_cluster *c, const char *call, het_error *error) {
+    for (int64_t g = 0; g < c->groups; g++) {
+        const int64_t parent = c->group[g].parent;
+        if (memchr(c->group[g].name, 0, sizeof c->group[g].name) == NULL)
+            return HETI_S_BAD(error, "%s: the name of group %d has no end", call, g);
+        if (parent >= g || parent < -1 || (parent == -1 && g > 0))
+            return HETI_S_BAD(error, "%s: group %d (%s) has parent %d", call, g, c->group[g].name, parent);
+    }
+    for (int64_t r = 0; r < c->ranks; r++) {
+        const het_cluster_device *device = &c->device[r];
+        if (memchr(device->name, 0, sizeof device->name) == NULL ||
+            memchr(device->profile, 0, sizeof device->profile) == NULL)
+            return HETI_S_BAD(error, "%s: the name of device %d or of its profile has no end", call, r);
+        if (device->group < 0 || device->group >= c->groups)
+            return HETI_S_BAD(error, "%s: device %d (%s): group %d of %d", call, r, device->name, device->group,
+                              c->groups);
+    }
+    return HET_OK;
 }
 
 /* ---- writing: equal members that follow each other become one with a count ---- */
@@ -4469,8 +4511,7 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
     heti_s_cluster_writer w;
     if (cluster == NULL || to == NULL || to->write == NULL || cluster->ranks < 1 || cluster->groups < 1)
         return HET_ERR_INVALID;
-    for (int64_t i = 0; i < cluster->groups; i++)
-        if (cluster->group[i].parent >= i || (cluster->group[i].parent < 0) != (i == 0)) return HET_ERR_INVALID;
+    HETI_T_TRY(heti_s_check_groups(cluster, "het_cluster_write", NULL));
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
     w.out = heti_t_text_to(to, w.room, sizeof w.room);
@@ -4571,7 +4612,12 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     void *block;
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
         return HETI_S_BAD(error, "het_cluster_place: cluster, talk, weight or device is NULL");
-    for (int64_t i = 0; i < talk->start[talk->count]; i++)
+    HETI_T_TRY(heti_s_check_groups(cluster, "het_cluster_place", error));
+    for (int64_t i = 0; i < talk->count; i++)
+        if (talk->start[0] != 0 || talk->start[i + 1] < talk->start[i])
+            return HETI_S_BAD(error, "het_cluster_place: set %d begins at %d and ends at %d", i, talk->start[i],
+                              talk->start[i + 1]);
+    for (int64_t i = 0; talk->count > 0 && i < talk->start[talk->count]; i++)
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
             return HETI_S_BAD(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
     for (int64_t i = 0; i < talk->count; i++)
@@ -6728,6 +6774,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (s->units < 1 || s->ranks < 1)
         return HETI_S_BAD(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
                           s->ranks);
+    HETI_T_TRY(heti_s_check_profile(d->profile, "het_plan_search", s->error));
+    HETI_T_TRY(heti_s_check_groups(d->cluster, "het_plan_search", s->error));
     s->random = d->seed;
     s->budget = d->evaluations;
     return heti_s_seek_orders(s);
@@ -6748,9 +6796,6 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
         return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %e, its memory %e", r, device->name,
                           device->speed, device->memory);
-    if (device->group < 0 || device->group >= s->d.cluster->groups)
-        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
-                          s->d.cluster->groups);
     *times = &p->device[i];
     for (int64_t k = 0; k < p->kinds; k++) {
         int call = 0;
@@ -6783,11 +6828,6 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
         s->kind[k].count++;
         s->near[r] = c->device[r].group;
         s->apart |= s->near[r] != s->near[0];
-    }
-    for (k = 0; k < c->groups; k++) {
-        const int64_t parent = c->group[k].parent;
-        if (parent >= k || parent < -1 || (parent == -1 && k > 0))
-            return HETI_S_BAD(s->error, "het_plan_search: group %d (%s) has parent %d", k, c->group[k].name, parent);
     }
     return HET_OK;
 }

@@ -590,7 +590,7 @@ static inline const char *heti_t_kind(int32_t kind) {
     static const char *const heti_t_kinds[HETI_T_KINDS] = { "F", "B", "I", "W", "PUT", "TAKE", "SEND_F", "RECV_F",
                                                             "SEND_B", "RECV_B", "REDUCE", "VERDICT", "STEP",
                                                             "GATHER" };
-    return heti_t_kinds[kind];
+    return kind >= 0 && kind < HETI_T_KINDS ? heti_t_kinds[kind] : "?";
 }
 
 static inline int heti_t_is_send(int32_t kind) { return kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B; }
@@ -1145,6 +1145,7 @@ HETRAIN_API het_result het_model_put(het_model_desc *model, int64_t number, cons
     heti_t_text shown = heti_t_text_in(word, sizeof word);
     het_setting s;
     int good = 1;
+    if (!text) text = "";
     (void)het_model_get(model, number, &s);
     if (s.kind == HET_SETTING_INTEGER) good = heti_t_integer_of(text, strlen(text), &s.integer);
     if (s.kind == HET_SETTING_REAL) good = heti_t_float_of(text, &s.real);
