@@ -1313,12 +1313,20 @@ static void bad_settings_are_refused(void **state)
     REFUSED(capacity, -1, HET_ERR_INVALID, "capacity -1");
     REFUSED(auxiliary, -2, HET_ERR_INVALID, "auxiliary -2");
     REFUSED(end_canary, 7, HET_ERR_INVALID, "cleared");
+    REFUSED(route, (het_route)9, HET_ERR_INVALID, "route");
+    REFUSED(drop, (het_drop)9, HET_ERR_INVALID, "drop");
+    REFUSED(renormalize, (het_choice)9, HET_ERR_INVALID, "renormalize");
     memset(&e, 0, sizeof e);
     e.route = HET_ROUTE_HASH;
     e.auxiliary = 0.1f;
     refused(e, 8, HET_ERR_INVALID, "no router");
     e.auxiliary = 0;
     refused(e, 7, HET_ERR_LIMIT, "7|8");
+    moe_start(&m, HET_LLAMA, 0, 1, SUPPORT_SHORT);
+    m.run.desc.layout.devices = NULL; /* one CPU, as het_desc_defaults leaves it */
+    m.run.desc.layout.device_count = 1;
+    EXPECT_OK(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error));
+    support_run_end(&m.run);
     moe_start(&m, HET_LLAMA, 0, 1, SUPPORT_SHORT);
     m.run.far = *het_cpu_device();
     m.run.far.host_memory = 0;

@@ -432,8 +432,13 @@ static void refused(void **state)
         EXPECT_ERROR(het_outer_create(&d, ctx, &outer, &error), HET_ERR_INVALID, error.text, bad[i].words);
         assert_null(outer);
     }
+    EXPECT_ERROR(het_outer_create(NULL, ctx, &outer, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_outer_create(&l->desc, NULL, &outer, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_outer_create(&l->desc, ctx, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    assert_string_equal(het_outer_error(NULL), "");
     EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
     EXPECT_ERROR(het_outer_join(outer, -1), HET_ERR_INVALID, het_outer_error(outer), "tokens|-1");
+    EXPECT_ERROR(het_outer_join(outer, INFINITY), HET_ERR_INVALID, het_outer_error(outer), "tokens|inf"); /* a share of it would be no number */
     het_outer_destroy(outer);
     het_destroy(ctx);
     support_run_end(&run);

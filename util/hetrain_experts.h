@@ -180,6 +180,9 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
     if (s->width == 0) s->width = m->mlp_width;
     if (s->route == HET_ROUTE_DEFAULT) s->route = HET_ROUTE_TOP;
     if (s->renormalize == HET_DEFAULT) s->renormalize = s->used > 1 ? HET_YES : HET_NO;
+    if (HETI_T_CAST(int, s->route) < HET_ROUTE_TOP || s->route > HET_ROUTE_HASH || HETI_T_CAST(int, s->drop) < 0 ||
+        s->drop > HET_DROP_PROBABILITY || HETI_T_CAST(int, s->renormalize) < HET_YES || s->renormalize > HET_NO)
+        return heti_t_fail(error, HET_ERR_INVALID, "experts: route, drop or renormalize is no value of its type");
     if (s->experts < 1 || s->experts > HETRAIN_MAX_EXPERTS || s->used < 1 || s->used > s->experts ||
         s->used > HETRAIN_MAX_EXPERTS_USED || s->width < 1 || s->width > INT32_MAX / s->experts)
         return heti_t_fail(error, HET_ERR_INVALID, "experts: %d of %d experts of width %d; at most %d of %d, widths "
@@ -1009,7 +1012,7 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     model = desc->model;
     HETI_T_TRY(het_model_complete(&model, error));
     HETI_T_TRY(heti_x_settle(experts, &model, &x, error));
-    for (int64_t u = 0; u < desc->layout.device_count; u++) {
+    for (int64_t u = 0; desc->layout.devices != NULL && u < desc->layout.device_count; u++) {
         const het_device_iface *device = desc->layout.devices[u].iface;
         if (device != NULL && !device->host_memory)
             return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_experts_units: device %d (%s) has no host_memory, "

@@ -92,14 +92,14 @@ typedef struct het_outer het_outer;
    Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
-/* The next fragment's join. tokens: trained since the last join, >= 0. Threads: owner. */
+/* The next fragment's join. tokens: trained since the last join, 0 .. 1e300. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens);
 HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer); /* Threads: owner. */
 /* The context's weights become the global ones, equal everywhere: before saving, with
    fragments. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine. Threads: owner. */
-HETRAIN_API const char *het_outer_error(const het_outer *outer); /* Threads: owner. */
+HETRAIN_API const char *het_outer_error(const het_outer *outer); /* "" if none. Threads: owner. */
 #ifdef __cplusplus
 }
 #endif
@@ -386,7 +386,7 @@ static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
 
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     int64_t fragment = o->info.joins % o->d.fragments;
-    if (!(tokens >= 0)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
+    if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
     HETI_T_TRY(heti_o_fill(o, fragment, tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
     return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);
@@ -458,6 +458,9 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     het_outer first, *o;
     heti_t_arena arena;
     het_result result;
+    if (desc == NULL || ctx == NULL || outer == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: desc, ctx or outer is NULL");
+    *outer = NULL;
     memset(&first, 0, sizeof first);
     memset(&arena, 0, sizeof arena);
     HETI_T_TRY(heti_o_settle(&first.d, desc, error));
@@ -490,7 +493,7 @@ HETRAIN_API void het_outer_destroy(het_outer *o) {
 }
 
 HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *o) { return &o->info; }
-HETRAIN_API const char *het_outer_error(const het_outer *o) { return o->error.text; }
+HETRAIN_API const char *het_outer_error(const het_outer *o) { return o != NULL ? o->error.text : ""; }
 
 #ifdef __cplusplus
 }
