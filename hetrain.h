@@ -2011,7 +2011,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *de
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
 HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
-HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
+/* "" if none; the context's, until its next call. Threads: owner. */
+HETRAIN_API const char *het_last_error(const het_ctx *ctx);
 /* the completed description, without `units`. Threads: owner. */
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);
 /* what was asked for. Threads: owner. */
@@ -2062,7 +2063,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t 
 typedef enum het_array { HET_WEIGHT = 0, HET_GRADIENT = 1, HET_MOMENT0 = 2, HET_MOMENT1 = 3, HET_MOMENT2 = 4,
                        HET_MOMENT3 = 5 } het_array;
 typedef struct het_parameter_info {
-    const char *name;
+    const char *name;                 /* the context's */
     int64_t rows, columns, count;
     int32_t decay, frozen;
     int32_t uses;                     /* units that use it: 2 for a tied embedding */

@@ -1000,6 +1000,41 @@ static void no_factors(void **state) {
     disk_end(d);
 }
 
+/* What could be written, but not be found again, or has no bytes. */
+static void options_and_files_that_are_none(void **state) {
+    disk *d = disk_start();
+    het_checkpoint *c = checkpoint_of(d, 0, NULL);
+    support_run run;
+    het_error e = { HET_OK, "" };
+    het_beside none = { "tokenizer.json", NULL, 3 };
+    char key[257];
+    het_pair pair = { key, "value", 256, 5 };
+    het_ctx *ctx;
+    (void)state;
+    memset(key, 'k', sizeof key);
+    key[256] = 0;
+    small_run(&run);
+    ctx = trained(&run, 0);
+    EXPECT_ERROR(het_checkpoint_take(c, ctx, &pair, 1, NULL, 0, &e), HET_ERR_INVALID, e.text, "option 0|256 bytes");
+    pair.key_length = 255;
+    key[255] = 0;
+    pair.value = NULL;
+    EXPECT_ERROR(het_checkpoint_reserve(c, ctx, &pair, 1, NULL, 0, &e), HET_ERR_INVALID, e.text, "het_checkpoint_reserve|option 0|NULL");
+    pair.value = "value";
+    EXPECT_ERROR(het_checkpoint_take(c, ctx, &pair, 1, &none, 1, &e), HET_ERR_INVALID, e.text, "file 0|NULL");
+    EXPECT_OK(het_checkpoint_take(c, ctx, &pair, 1, NULL, 0, &e));
+    EXPECT_OK(het_checkpoint_write(c, &e));
+    {
+        het_saved *saved = find(d, "run");
+        assert_string_equal(het_checkpoint_option(saved, key), "value");
+        het_checkpoint_free(saved);
+    }
+    het_checkpoint_destroy(c);
+    het_destroy(ctx);
+    support_run_end(&run);
+    disk_end(d);
+}
+
 static void misuse(void **state) {
     disk *d = disk_start();
     const het_disk t = table(d);
@@ -1043,6 +1078,7 @@ static void misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_and_files_that_are_none),
         cmocka_unit_test(round_trip), cmocka_unit_test(left_behind), cmocka_unit_test(damage), cmocka_unit_test(damage_later),
         cmocka_unit_test(bad_state), cmocka_unit_test(faults_of_writing), cmocka_unit_test(faults_of_reading), cmocka_unit_test(faults_of_memory),
         cmocka_unit_test(reserved),

@@ -436,7 +436,8 @@ static void ranks_that_talk_lie_together(void **state)
     EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "rank 3 of 3");
     c->ranks = 4;
     talk.start = falling;
-    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "set 1 begins at 4 and ends at 2");
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text,
+                 "set 1 begins at 4 and ends at 2");
     talk.start = start;
     c->device[2].group = 9;
     EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "device 2|group 9");

@@ -431,7 +431,7 @@ static void tokens_beside_a_batch(void **state)
     n.data = data;
     EXPECT_OK(het_data_batch(data, 0, 0, 1, 0, &batch, NULL));
     assert_true(n.calls > 0);
-    for (i = 0; i < batch.tokens; i++) assert_int_equal(batch.token[i] - batch.token[i / 8 * 8], i % 8);
+    for (i = 0; i < batch.tokens; i++) assert_int_equal(batch.token[i] % 8, i % 8); /* windows begin at multiples of 8 */
     het_data_close(data);
     support_buffer_end(&file);
 }

@@ -1287,6 +1287,39 @@ static void transformers_agrees(void **state)
     het_destroy(ctx);
 }
 
+/* What is saved can be loaded, however many tensors 512 experts a layer are. */
+static void more_tensors_than_files_usually_have(void **state)
+{
+    enum { LAYERS = 43 };
+    static het_unit units[2 * LAYERS + 2];
+    static het_experts experts;
+    support_buffer saved;
+    het_writer writer;
+    het_reader reader;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx;
+    uint64_t hash;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.model.family = HET_QWEN3;
+    desc.model.layers = LAYERS, desc.model.width = 8, desc.model.heads = 1, desc.model.head_size = 2;
+    desc.model.vocab = 12, desc.model.context = desc.limits.max_tokens = 8;
+    experts.experts = 512, experts.used = experts.width = 1;
+    EXPECT_ERROR(het_experts_units(&desc, &experts, units, 2 * LAYERS + 2, &error), HET_OK, error.text, "");
+    ctx = support_create(&desc);
+    assert_true(het_tensor_count(ctx) > 65536);
+    hash = support_hash(ctx);
+    support_buffer_start(&saved);
+    writer = support_writer(&saved);
+    EXPECT_OK(het_save_weights(ctx, &writer));
+    reader = support_reader(&saved);
+    EXPECT_ERROR(het_load_weights(ctx, &reader), HET_OK, het_last_error(ctx), "");
+    assert_true(support_hash(ctx) == hash);
+    support_buffer_end(&saved);
+    het_destroy(ctx);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(het_experts change, int64_t capacity, het_result code, const char *words)
@@ -1358,7 +1391,8 @@ int main(void)
         cmocka_unit_test(traffic_is_what_was_chosen),
         cmocka_unit_test(nodes_do_not_show),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
-        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(more_tensors_than_files_usually_have),
+        cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,9 +210,11 @@ static void config_json(void **state)
 /* A setting that is refused leaves the model as it was. */
 static void settings_by_number(void **state)
 {
-    static const het_setting bad[] = { { "", HET_SETTING_INTEGER, -3, 0, NULL }, { "", HET_SETTING_WORD, 0, 0, "perhaps" }, { "", HET_SETTING_WORD, 0, 0, NULL } };
+    static const het_setting bad[] = { { "", HET_SETTING_INTEGER, -3, 0, NULL }, { "", HET_SETTING_WORD, 0, 0, "perhaps" },
+                                       { "", HET_SETTING_WORD, 0, 0, NULL } };
     static const struct { int64_t number; int value; const char *words; } cases[] = {
-        { 0, 0, "here|layers|-3" }, { 8, 1, "here|norm|perhaps" }, { 8, 2, "here|norm|null" }, { -1, 0, "here|number -1" }, { 1000, 0, "here|number 1000" },
+        { 0, 0, "here|layers|-3" }, { 8, 1, "here|norm|perhaps" }, { 8, 2, "here|norm|null" }, { -1, 0, "here|number -1" },
+        { 1000, 0, "here|number 1000" },
     };
     het_model_desc model = support_model(HET_GPT2), kept = model;
     het_setting setting;

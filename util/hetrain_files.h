@@ -281,7 +281,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_ends_from_json(const char *text, s
 typedef struct het_save_desc {
     uint32_t start_canary;
     het_element element;              /* F32 (0), F16 or BF16. A value that F16 cannot hold is an error */
-    uint64_t shard_bytes;             /* of tensors in a file at most, if one tensor is not larger; 0: one file */
+    uint64_t shard_bytes;             /* of tensors in a file at most, if one tensor is not larger; 0: one file.
+                                         At most 10,000 files */
     const char *base;                 /* [base_length] config.json that the model came from, for
                                          het_model_to_config; NULL: none */
     size_t base_length;
@@ -416,10 +417,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_reserve(het_checkpoint 
                                                                  het_error *error);
 /* of that memory, now held. Threads: any, none in the calls above. */
 HETRAIN_API size_t het_checkpoint_bytes(const het_checkpoint *checkpoint);
-/* Copies the context as it is. option[options]: what the caller wants to find again, each key once;
-   in a value that is not UTF-8, bytes that are not plain text become '?'. beside[files]: at most
-   13. With several processes all make this call; process 0 alone gets the copy. Not while another
-   thread writes. Threads: owner. */
+/* Copies the context as it is. option[options]: what the caller wants to find again, each key once
+   and at most 255 bytes; in a text that is not UTF-8, bytes that are not plain text become '?'.
+   beside[files]: at most 13. With several processes all make this call; process 0 alone gets the
+   copy. Not while another thread writes. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx,
                                                               const het_pair *option, int64_t options,
                                                               const het_beside *beside, int64_t files,
@@ -534,6 +535,7 @@ extern "C" {
 
 #define HETI_F_HEADER_LIMIT 100000000
 #define HETI_F_TENSOR_LIMIT 65536
+#define HETI_F_MODEL_TENSORS 1000000 /* about as many as a header has room for: a layer may have 512 experts */
 #define HETI_F_DIMENSION_LIMIT (INT64_C(1) << 48)
 
 typedef struct heti_f_element { const char *name; int64_t bits; } heti_f_element;
@@ -3099,7 +3101,7 @@ typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *t
 /* Reads the table of a file into *part, whose reader is set. */
 static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error) {
     size_t flags;
-    HETI_T_TRY(het_safetensors_read(&part->from, 0, heti_f_own(ctx), &part->file, error));
+    HETI_T_TRY(het_safetensors_read(&part->from, HETI_F_MODEL_TENSORS, heti_f_own(ctx), &part->file, error));
     flags = HETI_T_CAST(size_t, part->file->tensors) + 1;
     part->used = HETI_T_CAST(unsigned char *, heti_f_memory(heti_f_own(ctx), flags, 1, "flags", error));
     if (part->used == NULL) return HET_ERR_OOM;
@@ -3741,7 +3743,7 @@ static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t
 
 static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from) {
     het_safetensors *file = NULL;
-    het_result result = het_safetensors_read(from, 0, &s->allocator, &file, s->error);
+    het_result result = het_safetensors_read(from, HETI_F_MODEL_TENSORS, &s->allocator, &file, s->error);
     for (int64_t i = 0; result == HET_OK && i < file->tensors; i++) result = heti_f_sizing_tensor(s, &file->tensor[i]);
     het_safetensors_free(file);
     return result;
@@ -3896,8 +3898,8 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     char *index, name[64];
     het_result result;
     for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
-    if (e->shards > 99999)
-        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
+    if (e->shards > HETI_F_SHARD_LIMIT) /* of het_load_folder too */
+        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
@@ -4852,7 +4854,7 @@ static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const 
     x.from = from;
     x.error = error;
     result = heti_f_inventory_open(ctx, HETI_F_FACTORS, heti_f_own(ctx), &x.all, error);
-    if (result == HET_OK) result = het_safetensors_read(from, 0, x.all.allocator, &file, error);
+    if (result == HET_OK) result = het_safetensors_read(from, HETI_F_MODEL_TENSORS, x.all.allocator, &file, error);
     x.file = file;
     if (result == HET_OK && !any_base) result = heti_f_adapter_known(&x);
     if (result == HET_OK) result = heti_f_adapter_read(&x);
@@ -5402,6 +5404,13 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
                            "an argument is NULL");
     if (files < 0 || files > HETRAIN_CHECKPOINT_FILES - HETI_F_SAVED_OWN)
         return heti_t_fail(error, HET_ERR_LIMIT, "%s: %d files beside, must be 0 to 13", function, files);
+    for (int64_t i = 0; i < options; i++) /* what could not be read again */
+        if (option[i].key == NULL || option[i].value == NULL || option[i].key_length > 255)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: option %d has a key of %z bytes, must be 0 to 255, or key "
+                               "or value is NULL", function, i, option[i].key_length);
+    for (int64_t i = 0; i < files; i++)
+        if (beside[i].data == NULL && beside[i].size > 0)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: data of file %d beside is NULL", function, i);
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
     c->taken = 0;
