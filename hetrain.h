@@ -2054,8 +2054,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count,
                                                        het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in
-   earlier calls (their keys and values are kept until another call computes). logits: [V].
-   Threads: owner. */
+   earlier calls (their keys and values are kept until another call computes). Fewer than were given:
+   the others are forgotten; 0 for a bidirectional model. logits: [V]. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                                     float *logits);
 
@@ -2077,7 +2077,8 @@ HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);           /* Thread
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
                                                                  het_parameter_info *info);
 /* to / from: [rows][columns]. HET_GRADIENT: of the last het_step or het_gradients, until another
-   call computes; HET_ERR_STATE: there is none. Threads: owner. */
+   call computes, 0 of what is frozen, which has no moments; HET_ERR_STATE: there is none.
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_array what,
                                                               const float *from);

@@ -1405,7 +1405,7 @@ static void refusals(void **state)
     static const char *const unknown[] = { "1f1b", "bidirectional" };
     int i;
     (void)state;
-    for (i = 0; i < 17; i++) {
+    for (i = 0; i < 18; i++) {
         world *w = make(3, 2);
         het_search *search = NULL;
         het_error error;
@@ -1417,6 +1417,7 @@ static void refusals(void **state)
         case 3: w->desc.cluster = NULL; words = "cluster is NULL"; break;
         case 4: w->desc.granules = 0; words = "0 granules"; break;
         case 5: w->desc.granule_tokens = -3; words = "-3 tokens"; break;
+        case 16: w->desc.granule_sequences = INT64_MAX; words = "9223372036854775807 sequences"; break;
         case 6: w->desc.schedules = unknown; w->desc.schedule_count = 2; words = "'bidirectional'|1f1b"; break;
         case 7: strcpy(w->place[1].profile, "h100"); words = "device 1 (device1)|'h100'"; break;
         case 8: w->place[1].speed = 0; words = "device 1 (device1)|speed is 0"; break;

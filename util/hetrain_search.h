@@ -6743,7 +6743,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         return HETI_S_BAD(s->error, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" : "cluster");
     if (d->granule_sequences == 0) d->granule_sequences = 1;
     if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 ||
-        d->granule_tokens > 1000000000)
+        d->granule_tokens > 1000000000 || d->granule_sequences > 1000000000)
         return HETI_S_BAD(s->error, "het_plan_search: %d granules of %d tokens and %d sequences", d->granules,
                           d->granule_tokens, d->granule_sequences);
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
@@ -7886,8 +7886,8 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
         return HETI_S_BAD(p->error, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
         return HETI_S_BAD(p->error, "%s: het_search_desc was not cleared", call);
-    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 ||
-        p->granules > d->granules)
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 ||
+        d->granule_tokens > 1000000000 || p->granules < 1 || p->granules > d->granules)
         return HETI_S_BAD(p->error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules,
                           d->granules, d->granule_tokens);
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
