@@ -2054,8 +2054,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count,
                                                        het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in
-   earlier calls (their keys and values are kept until another call computes). Fewer than were given:
-   the others are forgotten; 0 for a bidirectional model. logits: [V]. Threads: owner. */
+   earlier calls (their keys and values are kept until another call computes). Where `past` is less
+   than was given the rest is forgotten; a bidirectional model takes 0. logits: [V].
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                                     float *logits);
 
@@ -10265,6 +10266,9 @@ static het_result heti_find_ranks(het_ctx *ctx) {
                              w->local_count, HETI_PROCESS_RANKS);
         w->processes = iface->processes(w->transport.self);
         w->process = iface->process(w->transport.self);
+        if (w->processes < 1 || w->process < 0 || w->process >= w->processes)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: this is process %d of %d", iface->name, w->process,
+                             w->processes);
     }
     HETI_TAKE_ALL(&w->arena, &ctx->allocator, ctx->call, &ctx->error,
                   w->process_first = HETI_TAKE(&w->arena, int64_t, w->processes + 1));

@@ -367,6 +367,36 @@ static void descriptions(void **state)
     het_desc_defaults(NULL);
 }
 
+static int64_t number_of(void *self) { return ((const int64_t *)self)[0]; }
+static int64_t number_after(void *self) { return ((const int64_t *)self)[1]; }
+static void heard_by_nobody(void *self, het_result code, const char *text) { (void)self, (void)code, (void)text; }
+
+/* A transport that is not up yet. */
+static void transports(void **state)
+{
+    static const int64_t wrong[][2] = { { 0, 0 }, { -1, 0 }, { 2, 2 }, { 2, -1 } };
+    het_transport_iface iface;
+    het_error error;
+    het_ctx *ctx;
+    size_t i;
+    (void)state;
+    memset(&iface, 0, sizeof iface);
+    iface.version = HETRAIN_TRANSPORT_VERSION;
+    iface.name = "early";
+    iface.processes = number_of;
+    iface.process = number_after;
+    iface.abort = heard_by_nobody;
+    for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int64_t now[2];
+        het_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.layout.transport.iface = &iface;
+        desc.layout.transport.self = memcpy(now, wrong[i], sizeof now);
+        EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_TRANSPORT, error.text, "early: this is process");
+        assert_null(ctx);
+    }
+}
+
 /* Plans and schedules that are not there, or have arrays that are not. */
 static void plans_and_schedules(void **state)
 {
@@ -1386,6 +1416,7 @@ int main(void)
         cmocka_unit_test(settings_by_number),
         cmocka_unit_test(chains_of_units),
         cmocka_unit_test(descriptions),
+        cmocka_unit_test(transports),
         cmocka_unit_test(plans_and_schedules),
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(granule_rules),

@@ -4916,7 +4916,7 @@ static int64_t heti_p_trace_arrow(const heti_p_trace *t, const het_action *a) {
     int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     int later = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
     uint64_t n = HETI_T_CAST(uint64_t, a->pipeline);
-    n = n * HETI_T_CAST(uint64_t, t->stages) + HETI_T_CAST(uint64_t, a->stage - (later ? 1 : 0) + 1);
+    n = n * HETI_T_CAST(uint64_t, t->stages) + HETI_T_CAST(uint64_t, HETI_T_CAST(int64_t, a->stage) + !later);
     n = n * HETI_T_CAST(uint64_t, t->micro_batches) + HETI_T_CAST(uint64_t, a->micro_batch);
     n = n * HETI_T_CAST(uint64_t, t->slices) + HETI_T_CAST(uint64_t, a->slice);
     return HETI_T_CAST(int64_t, (2 * n + (forward ? 1 : 0)) & ((HETI_T_CAST(uint64_t, 1) << 53) - 1));
