@@ -726,6 +726,9 @@ static void measuring_fails_well(void **state)
     EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "cleared");
     measure.end_canary = 0;
     desc.model = support_model(HET_GPT2);
+    desc.layout.device_count = INT64_MAX;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "device_count|devices is NULL");
+    desc.layout.device_count = 0;
     measure.length = 49;
     EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "49 tokens|context is 48");
     measure.length = 0;

@@ -3739,6 +3739,9 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     m.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
     m.context = *desc->desc;
+    if (m.context.start_canary == 0 && m.context.layout.device_count > 1 && m.context.layout.devices == NULL)
+        return HETI_S_BAD(error, "het_profile_measure: device_count is %d, devices is NULL",
+                          m.context.layout.device_count);
     for (int64_t i = 1; m.context.start_canary == 0 && i < m.context.layout.device_count; i++) /* else refused below */
         kinds += heti_s_first_alike(&m.context, i) == i;
     het_result result = heti_s_describe(desc->desc, desc->model, kinds, m.context.layout.device_count > 1,
