@@ -138,9 +138,9 @@ static void random_group(support_buffer *to, uint64_t *seed, int room, int proce
         if (i > 0) support_buffer_append(to, ",", 1);
         if (room > 0 && support_below(seed, 2) == 0) random_group(to, seed, room - 1, process || here);
         else {
-            snprintf(text, sizeof text, "{\"device\":\"d%d\",\"speed\":%g,\"count\":%d,\"memory\":%d,\"max_tokens\":%d%s}", (int)support_below(seed, 2),
-                0.25 * (double)(1 + support_below(seed, 3)), (int)(1 + support_below(seed, 3)), (int)support_below(seed, 2), (int)support_below(seed, 2),
-                support_below(seed, 2) ? ",\"name\":\"x#0\"" : "");
+            snprintf(text, sizeof text, "{\"device\":\"d%d\",\"speed\":%g,\"count\":%d,\"memory\":%d,\"max_tokens\":%d%s}",
+                (int)support_below(seed, 2), 0.25 * (double)(1 + support_below(seed, 3)), (int)(1 + support_below(seed, 3)),
+                (int)support_below(seed, 2), (int)support_below(seed, 2), support_below(seed, 2) ? ",\"name\":\"x#0\"" : "");
             support_buffer_append(to, text, strlen(text));
         }
     }

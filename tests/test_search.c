@@ -288,8 +288,8 @@ static het_link_cost link_between(const world *w, int64_t a, int64_t b)
 
 static double link_seconds(het_link_cost link, double bytes) { return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0); }
 
-/* What reductions (0) or gathers (1) of the blocks on a rank take at least: all who hold a block send to each other, block behind block, and latencies
-   hide behind the next block's bytes. */
+/* What reductions (0) or gathers (1) of the blocks on a rank take at least: all who hold a block send to each other, block behind block, and
+   latencies hide behind the next block's bytes. */
 static double ring_seconds(const brute *b, int64_t rank, int gather)
 {
     const world *w = b->w;
@@ -823,8 +823,8 @@ static void limits_as_brute_force(void **state)
         het_search_free(search);
         end(w);
     }
-    print_message("%d instances, %d have a plan; %d plans judged by brute force, %d simulated by the planner; of %d devices with a limit %d would have "
-                  "taken the micro-batch\n", (int)instances, (int)compared, (int)judged_all, (int)evaluated, (int)limited, (int)smaller);
+    print_message("%d instances, %d have a plan; %d plans judged by brute force, %d simulated by the planner; of %d devices with a limit %d would "
+                  "have taken the micro-batch\n", (int)instances, (int)compared, (int)judged_all, (int)evaluated, (int)limited, (int)smaller);
     assert_true(compared > instances / 2 && smaller > 10 && limited > smaller);
 }
 

@@ -757,7 +757,8 @@ static double slow_ring_message(const made *m, int64_t from, int64_t to, double 
 }
 
 /* Of few ranks, each alone in its process or all in one, all send to each other: the slowest of all pairs. leaves: before the latency. */
-static double slow_direct_seconds(const made *m, int32_t kind, const int64_t *member, int64_t n, double whole, double *load, double *latency, double *leaves)
+static double slow_direct_seconds(const made *m, int32_t kind, const int64_t *member, int64_t n, double whole, double *load, double *latency,
+                                  double *leaves)
 {
     double seconds = 0, sum = 1;
     int64_t i, j;
