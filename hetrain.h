@@ -13070,13 +13070,13 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    before the call that uses them, those of the next call while it computes; they do not change
    before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
    terms from each peer, as large as a piece: a rank that computes takes what has come between its
-   units only, and what comes then should be all there is of a block. Else sums go to the owners at
-   REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the order
-   of heti_order_moves, all on their way at once, through a window of four pieces from each peer. So
-   a link's latency is met once, and K holders send what they would around a ring, (K - 1) / K of the
-   block. Float sums are added in one order (heti_is_next). Every rank knows all lists of actions,
-   and so which pieces it gets from whom in which order. Whoever waits goes on sending and receiving,
-   so that nobody waits for ever.
+   units only, and what comes then should be all there is of a block. Else sums go to the owners
+   at REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the
+   order of heti_order_moves, all on their way at once, through a window of four pieces from each
+   peer. So a link's latency is met once, and K holders send what they would around a ring, (K - 1)
+   / K of the block. Float sums are added in one order (heti_is_next). Every rank knows all lists of
+   actions, and so which pieces it gets from whom in which order. Whoever waits goes on sending and
+   receiving, so that nobody waits for ever.
    Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
    8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
    ============================================================================================== */

@@ -312,6 +312,7 @@ static step *make_step(const records *all, const plan_row *p, int64_t buffers)
     t->costs.block = t->block;
     t->costs.blocks = p->stages + p->replicas;
     t->costs.transfer = HET_TRANSFER_BLOCKING;
+    t->costs.rings = 1;
     t->costs.eager = (double)NCCL_BUFFER * (double)buffers;
     return t;
 }

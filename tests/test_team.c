@@ -782,6 +782,7 @@ static void backward_by_context_waits_once(void **state)
             memset(w, 0, sizeof w);
             snprintf(plan, sizeof plan, "cp%d", (int)members);
             threads_open(&world, end, transport, members, 0);
+            world.beside = 0x3c; /* hetrain.h's channels of reductions, which begin in the backward pass */
             for (r = 0; r < members; r++) {
                 w[r].end = &end[r], w[r].transport = transport[r], w[r].plan = plan;
                 w[r].core = k == 0 ? 1 : k == 1 ? 0.5 + 0.25 * (double)r : 2 - 0.25 * (double)r;

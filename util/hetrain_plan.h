@@ -225,8 +225,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      one that was ready first goes first, then the lower block. They share buses and uplinks with
      each other, the one that starts first being served first, and messages with messages; the two
      do not slow each other: a network that carries both at once does worse.
-   * More ranks than HETRAIN_DIRECT are a ring, in the order of ranks: N - 1 steps that each take
-     the time of the largest part on the slowest link of the ring. Where ranks are spread over
+   * More ranks than HETRAIN_DIRECT are a ring, and all with het_costs.rings, in the order of ranks:
+     N - 1 steps that each take the time of the largest part on the slowest link of the ring. Where ranks are spread over
      processes, of which one has several, the first of each is a ring's member: before it the others
      send theirs there, one after the other, behind it they get theirs back, the whole block on the
      way in of REDUCE and on the way out of GATHER, their own part otherwise.
@@ -378,6 +378,7 @@ typedef struct het_costs {
     het_transfer transfer;
     double eager;                     /* messages of at most so many bytes leave when their SEND is
                                          reached, whatever `transfer` says */
+    int32_t rings;                    /* 1: REDUCE and GATHER of few ranks are rings too, as NCCL's */
     uint32_t end_canary;
 } het_costs;
 
@@ -3106,7 +3107,7 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     for (int64_t i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
-    ring->direct = members == n && n <= HETRAIN_DIRECT;
+    ring->direct = members == n && n <= HETRAIN_DIRECT && !s->costs->rings;
     heti_p_ring_divided(s, ring, bytes);
     for (int64_t i = 0; i < n && !ring->divided; i = end) {
         double own = 0;

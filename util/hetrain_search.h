@@ -5185,9 +5185,10 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 }
 
 /* Reductions and gathers of the blocks of each rank at least: s->ring gets those of reductions, the
-   most of a rank's gathers comes back. The largest part is no less than an even one. Ranks that send
-   to each other meet a latency once for all blocks, the least of any block's. 0 where processes are
-   members, which exchange in two levels, and with keepers, to whom all goes straight. */
+   most of a rank's gathers comes back. The largest part is no less than an even one. Ranks that
+   send to each other meet a latency once for all blocks, the least of any block's. 0 where
+   processes are members, which exchange in two levels, and with keepers, to whom all goes
+   straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, least = 1e300, *gathers = s->pipeline_time;
@@ -8067,8 +8068,8 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
     a->share = HETI_S_ROOM(double, a->plan->pipelines);
 }
 
-/* The least seconds of every block's REDUCE, and which ranks have one. Nothing moves by that of sums
-   that left behind their calls. */
+/* The least seconds of every block's REDUCE, and which ranks have one. Nothing moves by that of
+   sums that left behind their calls. */
 static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
     for (int64_t i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
     for (int64_t i = 0; i < t->records && a->plan->shard < HET_SHARD_GRADIENTS; i++) {
