@@ -305,10 +305,13 @@ static double ring_seconds(const brute *b, int64_t rank, int gather)
             }
         for (r = 0; r < w->cluster.ranks && b->keepers == 0; r++) /* with keepers parts are of other sizes */
             if (held[r] && !w->block[k].frozen) member[n++] = r;
-        for (i = 0; i < n && n > 1 && held[rank]; i++) {
-            const het_link_cost link = link_between(w, member[i], member[(i + 1) % n]);
-            const double one = link.bandwidth > 0 ? bytes / (double)n / link.bandwidth : 0;
-            if (one > slowest) slowest = one;
+        for (i = 0; i < n && n > 1 && held[rank]; i++) { /* whoever owns most, all others send it, or get it, that */
+            double one = 0;
+            for (r = 0; r < n; r++) {
+                const het_link_cost link = gather ? link_between(w, member[i], member[r]) : link_between(w, member[r], member[i]);
+                if (r != i && link.bandwidth > 0) one += bytes / (double)n / link.bandwidth;
+            }
+            if (i == 0 || one < slowest) slowest = one;
         }
         sum += slowest;
     }

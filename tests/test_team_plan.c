@@ -942,7 +942,7 @@ static void one_long_sequence(void **state)
         search = search_of(w, HET_YES);
         without = search_of(w, HET_NO);
         print_message("%d devices: %.3f of the time without teams\n", (int)devices, search->found[0].seconds / without->found[0].seconds);
-        assert_int_equal(search->found[0].plan->members, devices);
+        assert_int_equal(search->found[0].plan->members, devices == 2 ? 2 : 4); /* of 8 the last would wait for too many attentions */
         assert_true(search->found[0].seconds < (devices == 2 ? 0.65 : 0.3) * without->found[0].seconds);
         NEARLY(seconds_of(w, search->found[0].plan, 1), search->found[0].seconds);
         het_search_free(search);

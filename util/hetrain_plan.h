@@ -219,17 +219,19 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      the messages in the order in which they come to it, for bytes / its own bandwidth each; the
      first byte goes on at once, so that an idle network takes as long as its slowest part.
    * REDUCE and GATHER: once all ranks whose lists have it have reached it, they send each other
-     what each owns, all at once: the time of the slowest of these messages. Of a message one window
-     is under way at a time (het_block_cost.windows), and a slow link makes it wait once for each.
-     The rank's next one begins when all bytes have left, a latency before the last have come. The
-     one that was ready first goes first, then the lower block. They share buses and uplinks with
-     each other, the one that starts first being served first, and messages with messages; the two
-     do not slow each other: a network that carries both at once does worse.
+     what each owns, all at once: the time of the slowest of these messages, and no less than what
+     one rank sends, or gets, takes on its links one after the other: it has one port. Of a message
+     one window is under way at a time (het_block_cost.windows), and a slow link makes it wait once
+     for each. The rank's next one begins when all bytes have left, a latency before the last have
+     come. The one that was ready first goes first, then the lower block. They share buses and
+     uplinks with each other, the one that starts first being served first, and messages with
+     messages; the two do not slow each other: a network that carries both at once does worse.
    * More ranks than HETRAIN_DIRECT are a ring, and all with het_costs.rings, in the order of ranks:
-     N - 1 steps that each take the time of the largest part on the slowest link of the ring. Where ranks are spread over
-     processes, of which one has several, the first of each is a ring's member: before it the others
-     send theirs there, one after the other, behind it they get theirs back, the whole block on the
-     way in of REDUCE and on the way out of GATHER, their own part otherwise.
+     N - 1 steps that each take the time of the largest part on the slowest link of the ring. Where
+     ranks are spread over processes, of which one has several, the first of each is a ring's
+     member: before it the others send theirs there, one after the other, behind it they get theirs
+     back, the whole block on the way in of REDUCE and on the way out of GATHER, their own part
+     otherwise.
    * Where blocks have keepers or teams by columns, or the plan divides sums or weights
      (het_plan.shard), holders send what each owns, of columns what the other has of it: REDUCE and
      GATHER take a latency and what the busiest sends or gets on the slowest link. Sums that leave
@@ -4067,8 +4069,8 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
 
 /* ---- rings and verdicts: when nobody can go on without them ---- */
 
-/* latency: a part of seconds; leaves: until the ranks' next one may begin */
-typedef struct heti_p_took { double latency, seconds, leaves; } heti_p_took;
+/* latency: a part of seconds; leaves: until the ranks' next one may begin; moves: of that on a link */
+typedef struct heti_p_took { double latency, seconds, leaves, moves; } heti_p_took;
 
 /* When a message that takes its link `seconds` has left. A window is under way at once, in
    quarters: its next first one leaves when its last first one is there and its own others have
@@ -4092,7 +4094,7 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
     int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->most_wires > 0 ? path : NULL, &wires));
     took->latency = link.latency;
-    took->seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    took->seconds = took->moves = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
     for (int64_t i = 0; i < wires; i++) {
         heti_p_wire *wire = &s->wire[path[i]];
         const double load = bytes / wire->bandwidth;
@@ -4130,15 +4132,18 @@ static void heti_p_slowest(heti_p_took *took, const heti_p_took *one) {
     heti_p_at_least(&took->seconds, one->seconds);
 }
 
-/* The same where ranks send to each other: what owners own, or what the busiest has under way. */
+/* The same where ranks send to each other: what owners own, a rank's sends through its port one
+   after the other, and what it gets likewise; or what the busiest has under way. */
 static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
+    double port[2][HETRAIN_DIRECT] = { { 0 }, { 0 } }; /* of what leaves, of what comes */
     heti_p_took one;
     het_link_cost link;
     for (int64_t i = 0; i < n && ring->busiest > 0; i++) {
         HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
         one.latency = link.latency;
+        one.moves = 0;
         one.leaves = link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0;
         one.seconds = link.latency + one.leaves;
         heti_p_slowest(took, &one);
@@ -4148,7 +4153,13 @@ static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring
         if (from == to) continue;
         HETI_T_TRY(heti_p_ring_transfer(s, ring, from->rank, to->rank,
                                         bytes * (ring->gather ? from : to)->share / ring->sum, 1, &one));
+        port[0][i / n] += one.moves;
+        port[1][i % n] += one.moves;
         heti_p_slowest(took, &one);
+    }
+    for (int64_t i = 0; i < 2 * n && !ring->divided; i++) {
+        heti_p_at_least(&took->leaves, port[i / n][i % n]);
+        heti_p_at_least(&took->seconds, port[i / n][i % n] + took->latency);
     }
     return HET_OK;
 }
@@ -4159,10 +4170,11 @@ static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring
 static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    heti_p_took way[3] = { { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } }, one[3]; /* in, out, a step */
+    heti_p_took way[3], one[3]; /* in, out, a step */
     double largest = 0, turns = -1;
     int64_t i, end;
     if (ring->direct) return heti_p_ring_direct_time(s, ring, bytes, took);
+    HETI_T_CLEAR(way, 3);
     for (i = 0; i < n; i = end, turns++) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);
@@ -4203,7 +4215,7 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
     const double bytes = heti_p_ring_bytes(s, ring);
-    heti_p_took took = { 0, 0, 0 };
+    heti_p_took took = { 0, 0, 0, 0 };
     double left;
     if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &took));
     const double end = heti_p_ring_wires(s, ring->start, &took, &left);

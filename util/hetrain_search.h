@@ -5185,10 +5185,10 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 }
 
 /* Reductions and gathers of the blocks of each rank at least: s->ring gets those of reductions, the
-   most of a rank's gathers comes back. The largest part is no less than an even one. Ranks that
-   send to each other meet a latency once for all blocks, the least of any block's. 0 where
-   processes are members, which exchange in two levels, and with keepers, to whom all goes
-   straight. */
+   most of a rank's gathers comes back. The largest part is no less than an even one, in a ring on
+   its slowest link; where ranks send to each other all others' links with its owner carry it, and a
+   latency is met once for all blocks, the least of any block's. 0 where processes are members, which
+   exchange in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, least = 1e300, *gathers = s->pipeline_time;
@@ -5199,14 +5199,26 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t b = 0; b < p->blocks; b++) {
         double reduce = 0, gather = 0, late = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && n > HETRAIN_DIRECT; i++) {
             const het_link_cost link = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
-            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0,
-                         steps = n > HETRAIN_DIRECT ? heti_s_real(n - 1) : 1,
-                         latency = n > HETRAIN_DIRECT ? link.latency : 0;
-            reduce = heti_s_larger(reduce, steps * (latency + each * p->reduce_bytes));
-            gather = heti_s_larger(gather, steps * (latency + each * p->gather_bytes));
-            late = heti_s_larger(late, link.latency - latency);
+            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0;
+            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (link.latency + each * p->reduce_bytes));
+            gather = heti_s_larger(gather, heti_s_real(n - 1) * (link.latency + each * p->gather_bytes));
+        }
+        for (int64_t i = 0; i < n && n <= HETRAIN_DIRECT; i++) {
+            double slowness[2] = { 0, 0 };
+            for (int64_t j = 0; j < n; j++) {
+                const het_link_cost to = heti_s_link_of(s, s->scratch[j], s->scratch[i]),
+                                    from = heti_s_link_of(s, s->scratch[i], s->scratch[j]);
+                if (i == j) continue;
+                slowness[0] += to.bandwidth > 0 ? 1 / to.bandwidth : 0;
+                slowness[1] += from.bandwidth > 0 ? 1 / from.bandwidth : 0;
+                late = heti_s_larger(late, to.latency);
+            }
+            slowness[0] *= elements * p->reduce_bytes / heti_s_real(n);
+            slowness[1] *= elements * p->gather_bytes / heti_s_real(n);
+            reduce = i == 0 ? slowness[0] : heti_s_smaller(reduce, slowness[0]);
+            gather = i == 0 ? slowness[1] : heti_s_smaller(gather, slowness[1]);
         }
         least = heti_s_smaller(least, late);
         for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
@@ -5705,9 +5717,8 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t u = 0; u < s->units; u++) {
         const double elements = s->before[u + 1].trained - s->before[u].trained;
         const het_link_cost link = heti_s_unit_link(s, c, u);
-        double seconds = holders > HETRAIN_DIRECT ?
-            (holders - 1) * (2 * link.latency + link.bandwidth * elements * bytes / holders) :
-            link.bandwidth * elements * bytes / holders; /* latencies hide behind each other */
+        const double latency = holders > HETRAIN_DIRECT ? link.latency : 0; /* which hide behind bytes */
+        double seconds = (holders - 1) * (2 * latency + link.bandwidth * elements * bytes / holders);
         if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
             seconds = 2 * link.latency + link.bandwidth * elements * bytes *
                       heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
