@@ -4069,7 +4069,8 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
 
 /* ---- rings and verdicts: when nobody can go on without them ---- */
 
-/* latency: a part of seconds; leaves: until the ranks' next one may begin; moves: of that on a link */
+/* latency: a part of seconds; leaves: until the ranks' next one may begin; moves: on the link
+   alone */
 typedef struct heti_p_took { double latency, seconds, leaves, moves; } heti_p_took;
 
 /* When a message that takes its link `seconds` has left. A window is under way at once, in

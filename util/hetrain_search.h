@@ -5186,9 +5186,9 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 
 /* Reductions and gathers of the blocks of each rank at least: s->ring gets those of reductions, the
    most of a rank's gathers comes back. The largest part is no less than an even one, in a ring on
-   its slowest link; where ranks send to each other all others' links with its owner carry it, and a
-   latency is met once for all blocks, the least of any block's. 0 where processes are members, which
-   exchange in two levels, and with keepers, to whom all goes straight. */
+   its slowest link; where ranks send to each other all others' links with its owner carry it, and
+   a latency is met once for all blocks, the least of any block's. 0 where processes are members,
+   which exchange in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, least = 1e300, *gathers = s->pipeline_time;
