@@ -1633,12 +1633,11 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL i
 #define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other, not around a ring */
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
-#define HETRAIN_TREE_MOST 32
-/* The tree below place[0].rank, by which VERDICT goes up and down. seconds: [count][count] what a
-   message takes there and one back, count at most HETRAIN_TREE_MOST. It is grown message by
-   message: of all who know and all who do not, those whose message ends first (Bhat, Raghavendra,
-   Prasanna: Efficient collective communication in distributed heterogeneous systems, 1999). With
-   equal links that is a binomial tree, as for NULL. Threads: any. */
+#define HETRAIN_TREE_MOST 16 /* ranks with known links, and those that hear from one whose are not */
+/* The tree below place[0].rank, by which VERDICT goes up and down; a rank sends to all below it at
+   once. seconds: [count][count] what a message takes there and one back, count at most
+   HETRAIN_TREE_MOST: the tree of shortest paths (Dijkstra 1959); with equal links all hear from the
+   first. NULL: place k hears from place (k - 1) / HETRAIN_TREE_MOST. Threads: any. */
 HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds);
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------
@@ -6581,15 +6580,13 @@ HETRAIN_API void het_plan_rows(const het_plan *plan, int64_t rank, int64_t token
 }
 
 HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds) {
-    double heard[HETRAIN_TREE_MOST] = { 0.0 }; /* when who knows can send the next message */
-    int64_t at[HETRAIN_TREE_MOST], i, j, k, half = 1; /* at: which row of `seconds` it has */
+    double heard[HETRAIN_TREE_MOST] = { 0.0 };
+    int64_t at[HETRAIN_TREE_MOST], i, j, k; /* at: which row of `seconds` it has */
     place[0].from = -1;
     for (i = 0; i < count && seconds; i++) at[i] = i;
     for (k = 1; k < count; k++) {
         double first = HETI_DINFINITY;
-        int64_t from, to = k, rank;
-        if (k == 2 * half) half *= 2;
-        from = k - half;
+        int64_t from = (k - 1) / HETRAIN_TREE_MOST, to = k, rank;
         for (j = k; j < count && seconds; j++)
             for (i = 0; i < k; i++) {
                 const double time = heard[i] + seconds[at[i] * count + at[j]];
@@ -6606,7 +6603,7 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
         i = at[to];
         at[to] = at[k];
         at[k] = i;
-        heard[from] = heard[k] = first;
+        heard[k] = first;
     }
 }
 
@@ -8863,8 +8860,7 @@ typedef struct heti_rank {
     double silent_since;                 /* 0: answers */
     const het_action *doing;             /* NULL: nothing of its list */
     het_step_scalars host_scalars;       /* of the job, on their way to the device */
-    heti_post join_post, watch_post;     /* watch_post: to a process without work, only waited for
-                                            at the end of a job */
+    heti_post join[2 * HETRAIN_TREE_MOST]; /* of its place in the tree: [0] up, then down to those below */
 #ifdef HETI_THREADS
     pthread_t thread;
 #endif
@@ -9709,7 +9705,7 @@ static void heti_forget_mail(het_ctx *ctx) {
         for (int64_t m = 0; m < 2; m++)
             if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
-        r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
+        HETI_CLEAR(r->join, 2 * HETRAIN_TREE_MOST);
         for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
             heti_flow *f = &r->part->flow.flow[m];
             HETI_CLEAR(f->post, HETI_FLOW_WINDOW);
@@ -11156,9 +11152,16 @@ static int64_t heti_first_working(const het_ctx *ctx, int64_t process) {
     return -1;
 }
 
+/* How many working ranks hear from a rank. */
+static int64_t heti_below(const het_ctx *ctx, int64_t rank) {
+    int64_t count = 0;
+    for (int64_t k = 0; k < ctx->share.tree.working; k++) count += ctx->share.tree.place[k].from == rank;
+    return count;
+}
+
 /* The tree of the plan as far as this process needs it: the first of each process, the others of
    this one, the processes without work. Links between processes are not emulated, and nothing tells
-   all processes alike what they take: trees of processes are binomial. */
+   all processes alike what they take. */
 static void heti_build_tree(het_ctx *ctx) {
     heti_tree *t = &ctx->share.tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
@@ -12180,7 +12183,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->host_weight = HETI_TAKE(arena, float, rows);
     part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     part->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->chain.parameter_count +
+    part->joined = HETI_TAKE(arena, int64_t, (1 + heti_below(ctx, r->rank)) * heti_max(2 * HETI_SUM_INTEGERS + ctx->chain.parameter_count +
                                                        heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
                                                        ctx->world.ranks));
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
@@ -13939,33 +13942,42 @@ static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
    Processes without work have a tree of their own, whose first one hears the outcome from the root;
    only they wait for each other. */
 
-static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
-    HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
-                             HETI_CAST(size_t, count) * sizeof *values));
-    return heti_wait(r, &r->join_post, NULL, "the verdict");
+static het_result heti_start_join(heti_rank *r, heti_post *post, int receives, int64_t peer, int64_t *values,
+                                  int64_t count) {
+    return heti_start_post(r, post, receives, peer, HETI_CHANNEL_JOIN, values,
+                           HETI_CAST(size_t, count) * sizeof *values);
+}
+
+/* Those below the rank have what it told them last. */
+static het_result heti_told(heti_rank *r) {
+    for (heti_post *p = r->join + 1; p < r->join + 2 * HETRAIN_TREE_MOST && HETI_ATOMIC_LOAD(&p->state); p++)
+        HETI_TRY(heti_wait(r, p, NULL, "a receive"));
+    return HET_OK;
 }
 
 /* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
-   of all ranks of the tree. */
+   of all ranks of the tree. It may be written again when those below have been told (heti_told). */
 static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
     const heti_tree *t = &r->ctx->share.tree;
     const het_tree_place *place = heti_tree_place_of(r->ctx, r->rank);
-    int64_t *own = r->part->joined, *other = r->part->joined + count, from = place ? place->from : -1, i;
-    for (int64_t k = t->working - 1; k >= 0; k--) {
-        if (t->place[k].from != r->rank) continue;
-        HETI_TRY(heti_join_message(r, 1, t->place[k].rank, other, count));
+    const int64_t from = place ? place->from : -1;
+    int64_t *own = r->part->joined, *other = own, below = 0, i;
+    for (int64_t k = 0; k < t->working; k++)
+        if (t->place[k].from == r->rank)
+            HETI_TRY(heti_start_join(r, &r->join[++below], 1, t->place[k].rank, other += count, count));
+    for (int64_t k = 1; k <= below; k++) {
+        HETI_TRY(heti_wait(r, &r->join[k], NULL, "the verdict"));
+        other = own + k * count;
         for (i = 0; i < sums; i++) own[i] += other[i];
         for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
     }
-    if (from >= 0 && place < t->place + t->working) HETI_TRY(heti_join_message(r, 0, from, own, count));
-    if (from >= 0) HETI_TRY(heti_join_message(r, 1, from, own, count));
-    for (int64_t k = 0; k < t->working + t->watching; k++) {
-        if (t->place[k].from != r->rank) continue;
-        if (k != t->working) HETI_TRY(heti_join_message(r, 0, t->place[k].rank, own, count));
-        else
-            HETI_TRY(heti_start_post(r, &r->watch_post, 0, t->place[k].rank, HETI_CHANNEL_JOIN, own,
-                                     HETI_CAST(size_t, count) * sizeof *own));
+    for (int receives = place && place < t->place + t->working ? 0 : 1; receives < 2 && from >= 0; receives++) {
+        HETI_TRY(heti_start_join(r, &r->join[0], receives, from, own, count));
+        HETI_TRY(heti_wait(r, &r->join[0], NULL, "the verdict"));
     }
+    for (int64_t k = below = 0; k < t->working + t->watching; k++)
+        if (t->place[k].from == r->rank)
+            HETI_TRY(heti_start_join(r, &r->join[++below], 0, t->place[k].rank, own, count));
     return HET_OK;
 }
 
@@ -15454,7 +15466,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
          (joined[p] == INT64_MIN && joined[parameters + p] == INT64_MIN)); p++) {}
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
-    HETI_TRY(heti_wait(r, &r->watch_post, NULL, "a receive"));
+    HETI_TRY(heti_told(r));
     HETI_CLEAR(joined, r->ctx->world.ranks);
     if (heti_has_copy(r, p)) {
         uint64_t hash;
@@ -15487,7 +15499,7 @@ static het_result heti_run_job(heti_rank *r) {
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
     }
-    HETI_TRY(heti_wait(r, &r->watch_post, NULL, "a receive"));
+    HETI_TRY(heti_told(r));
     if (r->local == ctx->share.tree.speaker && ctx->task.job != HETI_JOB_VERIFY) {
         HETI_TRY(heti_copy_out_later(r, &ctx->task.loss, part->loss, 1, sizeof ctx->task.loss));
         HETI_TRY(heti_copy_out_later(r, &ctx->task.scalars, part->scalars, 1, sizeof ctx->task.scalars));
@@ -15519,8 +15531,7 @@ static void heti_drain_rank(heti_rank *r) {
     for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
-    heti_drain_post(r->ctx, &r->join_post);
-    heti_drain_post(r->ctx, &r->watch_post);
+    for (int64_t k = 0; k < 2 * HETRAIN_TREE_MOST; k++) heti_drain_post(r->ctx, &r->join[k]);
     for (int64_t m = 0; m < (part->flow.flows + 2) * HETI_FLOW_WINDOW; m++)
         heti_drain_post(r->ctx, &part->flow.flow[m / HETI_FLOW_WINDOW].post[m % HETI_FLOW_WINDOW]);
 }

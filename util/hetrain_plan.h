@@ -336,9 +336,9 @@ typedef enum het_transfer {
                                          nobody waits but the F, B or I that needs it */
     /* As het_step moves messages within a process: one leaves when its RECV has been reached as
        well; a rank has two buffers for what it sends, so that an action ends only when the message
-       before the last is there; the scalars of VERDICT go up a tree of the ranks that have a stage
-       and down again, each message a latency: the first ones of the processes are a binomial tree,
-       and below each the others of its process are told in the order in which messages can end. */
+       before the last is there; the scalars of VERDICT go up the tree of the ranks that have a stage
+       (het_tree_grow: the first ones of the processes, and below each the others of its process) and
+       down again, each message a latency. */
     HET_TRANSFER_POSTED = 1,
     /* As blocking calls do (MPI_Send, ncclSend on the stream that computes): SEND and RECV end when
        the message is there, which leaves when both have been reached. Small messages leave at once
@@ -2518,7 +2518,8 @@ typedef struct heti_p_rank {
     double ring_free, ring_end;       /* when all of its last ring has left, and is there */
     double verdict;                   /* when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
-    double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
+    double joined, heard;             /* on the way through a VERDICT's tree */
+    double received;                  /* when it reached the RECV it waits in */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
     double host, room;                /* when its link to the host is free, and was before the last PUT */
@@ -4298,23 +4299,23 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
 }
 
 /* Scalars of the ranks that have a stage, up the tree and down again: heti_p_rank.joined is when a
-   rank comes to it, and then when it has them. Each message takes a latency of both its ends, one
-   after the other. */
+   rank comes to it, and then when it has them; heard, when it has those below it. A message takes a
+   latency from when both its ends are there. */
 static het_result heti_p_sim_join(heti_p_sim *s) {
     het_link_cost link;
     int64_t count;
     HETI_T_TRY(heti_p_build_tree(s, &count));
+    for (int64_t k = 0; k < count; k++) s->rank[s->tree[k].rank].heard = s->rank[s->tree[k].rank].joined;
     for (int64_t k = count - 1; k > 0; k--) {
+        const heti_p_rank *below = &s->rank[s->tree[k].rank];
         heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, NULL));
-        heti_p_at_least(&from->joined, s->rank[s->tree[k].rank].joined);
-        from->joined += link.latency;
+        heti_p_at_least(&from->heard, fmax(from->joined, below->heard) + link.latency);
     }
+    if (count > 0) s->rank[s->tree[0].rank].joined = s->rank[s->tree[0].rank].heard;
     for (int64_t k = 1; k < count; k++) {
-        heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, NULL));
-        from->joined += link.latency;
-        s->rank[s->tree[k].rank].joined = from->joined;
+        s->rank[s->tree[k].rank].joined = s->rank[s->tree[k].from].joined + link.latency;
     }
     return HET_OK;
 }
