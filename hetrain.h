@@ -1340,7 +1340,8 @@ typedef struct het_optimizer_desc {
 /* The optimizer's state slots, and those of feedback. desc NULL: all defaults. Threads: any. */
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc);
 
-/* Learning rate of a step counted from 0. desc NULL: all defaults. Threads: any. */
+/* Learning rate of a step counted from 0; update u of the N of a step has that of step N step + u of
+   a run with N times as many, of warm-up too. desc NULL: all defaults. Threads: any. */
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
 
 /* ---- >>plan_api: who does what ------------------------------------------------------------------
@@ -8656,7 +8657,8 @@ typedef struct heti_move {
     heti_side send, receive;
 } heti_move;
 
-#define HETI_FLOW_WINDOW 4    /* pieces under way at most: a link's latency is met once for so many */
+#define HETI_FLOW_WINDOW 4    /* large pieces under way at most, and small ones: a link's latency is met once */
+#define HETI_FLOW_SMALL 16    /* for so many */
 #define HETI_FLOW_PIECE (1 << 22) /* elements of one at most */
 #define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_FLOW_WINDOW) /* the same in a ring */
 #define HETI_RING_BYTES (HETRAIN_RING_WINDOW * HETI_CAST(int64_t, sizeof(double)))
@@ -8704,8 +8706,8 @@ typedef struct heti_flow {
     int32_t receives, adds;           /* adds: what comes is added, not stored */
     int32_t rings;                    /* it belongs to the ring, which gives it kind, peer and pieces move by move */
     int64_t peer;
-    heti_flow_piece next, under_way[HETI_FLOW_WINDOW]; /* to be posted; number k is at k mod the window */
-    heti_post post[HETI_FLOW_WINDOW];
+    heti_flow_piece next, *under_way; /* to be posted; [slots] number k is at k mod slots */
+    heti_post *post;                  /* [slots] */
     int64_t begun, ended;
     char *data;                       /* on the host, room for `slots` pieces; NULL: they lie where they are */
     int64_t slots;
@@ -8725,6 +8727,7 @@ typedef struct heti_flows {
     int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
     int32_t came;                     /* 1: something came or went for which an update may have waited */
     int64_t piece[2];                 /* doubles of terms, floats of weights that travel together at most */
+    int64_t pieces[2];                /* so many of either a peer sends at most */
 } heti_flows;
 
 /* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has
@@ -9060,26 +9063,30 @@ static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
    >>optim  Learning rate, AdamW, Muon.
    ============================================================================================== */
 
+/* The rate of an update counted from 0, where a step makes `updates`: that of a run of as many
+   steps. */
+static double heti_rate(const het_optimizer_desc *o, int64_t update, int64_t updates) {
+    const double rate = HETI_CAST(double, o->learning_rate), lowest = HETI_CAST(double, o->minimum_rate),
+                 at = HETI_CAST(double, update), steps = HETI_CAST(double, updates),
+                 warmup = HETI_CAST(double, o->warmup_steps) * steps, total = HETI_CAST(double, o->total_steps) * steps;
+    double x;
+    if (at < warmup) return rate * ((at + 1.0) / warmup);
+    if (o->schedule == HET_LR_CONSTANT) return rate;
+    if (at >= total) return lowest;
+    if (o->schedule == HET_LR_WSD) {
+        const double start = 0.8 * total;
+        return at < start ? rate : fma(rate - lowest, 1.0 - sqrt((at - start) / (total - start)), lowest);
+    }
+    x = (at - warmup) / (total - warmup);
+    x = o->schedule == HET_LR_LINEAR ? 1.0 - x : 0.5 * (1.0 + heti_cos(3.14159265358979323846 * x));
+    return fma(rate - lowest, x, lowest);
+}
+
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
     het_desc d = HETI_ZEROS;
-    double x;
     if (desc) d.optimizer = *desc;
     heti_desc_fallbacks(&d);
-    const het_optimizer_desc o = d.optimizer;
-    const double rate = HETI_CAST(double, o.learning_rate), lowest = HETI_CAST(double, o.minimum_rate);
-    if (step < 0) step = 0;
-    if (step < o.warmup_steps) return rate * (HETI_CAST(double, step + 1) / HETI_CAST(double, o.warmup_steps));
-    if (o.schedule == HET_LR_CONSTANT) return rate;
-    if (step >= o.total_steps) return lowest;
-    if (o.schedule == HET_LR_WSD) {
-        const double start = 0.8 * HETI_CAST(double, o.total_steps);
-        if (HETI_CAST(double, step) < start) return rate;
-        x = (HETI_CAST(double, step) - start) / (HETI_CAST(double, o.total_steps) - start);
-        return fma(rate - lowest, 1.0 - sqrt(x), lowest);
-    }
-    x = HETI_CAST(double, step - o.warmup_steps) / HETI_CAST(double, o.total_steps - o.warmup_steps);
-    x = o.schedule == HET_LR_LINEAR ? 1.0 - x : 0.5 * (1.0 + heti_cos(3.14159265358979323846 * x));
-    return fma(rate - lowest, x, lowest);
+    return heti_rate(&d.optimizer, heti_max(step, 0), 1);
 }
 
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
@@ -9708,7 +9715,7 @@ static void heti_forget_mail(het_ctx *ctx) {
         HETI_CLEAR(r->join, 2 * HETRAIN_TREE_MOST);
         for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
             heti_flow *f = &r->part->flow.flow[m];
-            HETI_CLEAR(f->post, HETI_FLOW_WINDOW);
+            HETI_CLEAR(f->post, f->slots);
             f->begun = f->ended = f->next.count = 0;
         }
     }
@@ -11562,8 +11569,6 @@ static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     for (int32_t i = 0; i < 2 && flow; i++) {
         flow[count + i].rings = 1;
         flow[count + i].receives = i;
-        flow[count + i].slots = HETI_FLOW_WINDOW;
-        flow[count + i].slot = HETI_RING_CHUNK * sizeof(double);
     }
     return count;
 }
@@ -11638,6 +11643,16 @@ static size_t heti_flow_data(const heti_rank *r, int64_t i) {
     return HETI_CAST(size_t, r->part->flow.piece[!sums]) * (sums ? sizeof(double) : sizeof(float));
 }
 
+/* Pieces of a flow that are under way at most: of blocks that go all at once, as many as fit. */
+static int64_t heti_flow_slots(const heti_rank *r, int64_t i) {
+    const heti_flows *flow = &r->part->flow;
+    const int kind = i / 2 % HETI_FLOWS != HETI_FLOW_SUMS;
+    if (i >= flow->flows) return HETI_FLOW_WINDOW;
+    if (!heti_holds_all(r->ctx)) return heti_flow_data(r, i) > 0 ? 1 : HETI_FLOW_WINDOW;
+    if (heti_flow_data(r, i) == 0) return HETI_FLOW_SMALL;
+    return heti_min(HETI_FLOW_SMALL, heti_min(flow->pieces[kind], HETRAIN_RING_WINDOW / flow->piece[kind]));
+}
+
 /* Elements that travel together at most. Boxes are packed. */
 static int64_t heti_most_piece(const het_ctx *ctx) {
     return ctx->share.boxes ? 1 << 16 : heti_holds_all(ctx) ? HETI_RING_CHUNK : HETI_FLOW_PIECE;
@@ -11660,11 +11675,14 @@ static void heti_count_flows(heti_rank *r) {
     for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
         const int sums = heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || (owners->direct && !ctx->chain.block[b].frozen);
-        if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
+        int64_t most[2] = { 0, owners->direct ? ctx->chain.block[b].weight_floats : 0 };
         for (int64_t i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
-            flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
+            most[0] = heti_max(most[0], owners->cut[i + 1] - owners->cut[i]);
+        for (int i = 0; i < 2; i++) {
+            flow->piece[i] = heti_max(flow->piece[i], heti_min(most[i], heti_most_piece(ctx)));
+            flow->pieces[i] += heti_ceil_div(most[i], heti_most_piece(ctx));
+        }
     }
-    for (int64_t i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], heti_most_piece(ctx));
 }
 
 /* The ends a rank has; they are only counted while there is no room for them. */
@@ -12112,6 +12130,16 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
         heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
         if (arena->base) part->message[i].post = post;
     }
+    for (int64_t i = 0; i < part->flow.flows + 2; i++) {
+        const int64_t slots = heti_flow_slots(r, i);
+        heti_post *post = HETI_TAKE(arena, heti_post, slots);
+        heti_flow_piece *under_way = HETI_TAKE(arena, heti_flow_piece, slots);
+        if (!arena->base) continue;
+        part->flow.flow[i].post = post;
+        part->flow.flow[i].under_way = under_way;
+        part->flow.flow[i].slots = slots;
+        part->flow.flow[i].slot = i < part->flow.flows ? heti_flow_data(r, i) : HETI_RING_CHUNK * sizeof(double);
+    }
     mark = arena->used;
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE + HETI_CAST(int64_t, part->message_bytes));
@@ -12122,13 +12150,9 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     part->ring.data[1] = HETI_TAKE(arena, char, rings ? HETI_RING_BYTES : 0);
     part->ring.data[0] = HETI_TAKE(arena, char, rings && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (int64_t i = 0; i < part->flow.flows; i++) {
-        const int64_t slots = heti_holds_all(r->ctx) ? HETI_FLOW_WINDOW : 1;
-        const size_t slot = heti_flow_data(r, i);
-        char *data = HETI_TAKE_BYTES(arena, HETI_CAST(size_t, slots) * slot);
-        if (!arena->base) continue;
-        part->flow.flow[i].data = slot > 0 ? data : NULL;
-        part->flow.flow[i].slots = slots;
-        part->flow.flow[i].slot = slot;
+        const size_t bytes = HETI_CAST(size_t, heti_flow_slots(r, i)) * heti_flow_data(r, i);
+        char *data = HETI_TAKE_BYTES(arena, bytes);
+        if (arena->base && bytes > 0) part->flow.flow[i].data = data;
     }
     part->sizes.communication = arena->used - mark;
 }
@@ -13075,8 +13099,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    terms from each peer, as large as a piece: a rank that computes takes what has come between its
    units only, and what comes then should be all there is of a block. Else sums go to the owners
    at REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the
-   order of heti_order_moves, all on their way at once, through a window of four pieces from each
-   peer. So a link's latency is met once, and K holders send what they would around a ring, (K - 1)
+   order of heti_order_moves, all on their way at once, through a window of pieces from each peer. So a link's latency is met once, and K holders send what they would around a ring, (K - 1)
    / K of the block. Float sums are added in one order (heti_is_next). Every rank knows all lists of
    actions, and so which pieces it gets from whom in which order. Whoever waits goes on sending and
    receiving, so that nobody waits for ever.
@@ -13498,7 +13521,7 @@ static int64_t *heti_arrived(const heti_rank *r, int64_t b, int64_t u) {
 /* Whether the oldest piece under way may be taken: float sums are added piece by piece, of each
    those of the ranks behind this one first. */
 static int heti_is_next(const heti_rank *r, const heti_flow *f) {
-    const heti_flow_piece *p = &f->under_way[f->ended % HETI_FLOW_WINDOW];
+    const heti_flow_piece *p = &f->under_way[f->ended % f->slots];
     const heti_owners *owners = &r->ctx->share.owners[p->block];
     int64_t turn = 0, own = 0;
     if (f->rings || !f->receives || !f->adds || r->ctx->desc.reduce == HET_REDUCE_EXACT) return 1;
@@ -13511,8 +13534,8 @@ static int heti_is_next(const heti_rank *r, const heti_flow *f) {
 /* A piece has left, or come. */
 static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
     const int64_t number = f->ended++;
-    const heti_flow_piece *p = &f->under_way[number % HETI_FLOW_WINDOW],
-                          *next = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
+    const heti_flow_piece *p = &f->under_way[number % f->slots],
+                          *next = f->begun > f->ended ? &f->under_way[f->ended % f->slots] : &f->next;
     het_record *record = heti_piece_record(r, f, p);
     char *data = heti_piece_data(f, number);
     if (heti_updates_often(r->ctx) && heti_driver(r, f) == f->peer &&
@@ -13531,20 +13554,19 @@ static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
 
 /* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
 static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
-    const int64_t window = f->data ? f->slots : HETI_FLOW_WINDOW;
     const heti_channel channel = f->rings ? HETI_CHANNEL_RING
                                           : HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, f->kind));
     for (;;) {
-        const int64_t slot = f->begun % HETI_FLOW_WINDOW;
+        const int64_t slot = f->begun % f->slots;
         heti_box_run whole = heti_runs_from(f->next.first);
         char *data = heti_piece_data(f, f->begun);
         int done = 1;
         while (f->begun > f->ended && heti_is_next(r, f)) {
-            HETI_TRY(heti_test_post(r, &f->post[f->ended % HETI_FLOW_WINDOW], &done));
+            HETI_TRY(heti_test_post(r, &f->post[f->ended % f->slots], &done));
             if (!done) break;
             HETI_TRY(heti_end_piece(r, f));
         }
-        if (f->begun - f->ended == window || f->next.count == 0 || !heti_may_begin(r, f)) return HET_OK;
+        if (f->begun - f->ended == f->slots || f->next.count == 0 || !heti_may_begin(r, f)) return HET_OK;
         if (data && !f->receives) HETI_TRY(heti_copy_runs(r, f, &f->next, data));
         whole.place = whole.first;
         f->under_way[slot] = f->next;
@@ -13560,7 +13582,7 @@ static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
 /* All pieces of a kind's calls up to one have come, or left. */
 static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
     for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
-        const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
+        const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % f->slots] : &f->next;
         if (f->kind == kind && f->receives == receives && p->count > 0 && p->call <= call) return 0;
     }
     return 1;
@@ -15163,20 +15185,20 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
    copies that only its own list replaces. So an owner updates as soon as it may, between two
    units; at STEP it waits. */
 
-/* The rates of update number `count` of all. */
-static void heti_set_rates(heti_rank *r, int64_t count) {
+/* The rates of update number `count` of all, where a step makes `updates`. */
+static void heti_set_rates(heti_rank *r, int64_t count, int64_t updates) {
     const het_optimizer_desc *o = &r->ctx->desc.optimizer;
     het_step_scalars *s = &r->host_scalars;
-    s->learning_rate = HETI_CAST(float, het_learning_rate(o, r->ctx->step));
+    s->learning_rate = HETI_CAST(float, heti_rate(o, count - 1, updates));
     s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), count));
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
 }
 
 /* The scalars of a block's update number `count` of all: terms, which have the step's weight, take
    `weight`. */
-static het_result heti_set_update_scalars(heti_rank *r, int64_t count, double weight, float rates) {
+static het_result heti_set_update_scalars(heti_rank *r, int64_t b, int64_t count, double weight, float rates) {
     het_step_scalars *s = &r->host_scalars;
-    heti_set_rates(r, count);
+    heti_set_rates(r, count, heti_updates_of_block(r->ctx, b));
     s->learning_rate *= rates;
     s->clip_scale = HETI_CAST(float, r->ctx->task.weight / weight);
     s->verdict = HET_VERDICT_ACCEPT;
@@ -15193,7 +15215,7 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     const heti_work work = { &a, NULL, NULL, NULL };
     HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
     if (heti_update_at(r->ctx, b, u)->weight > 0.0) {
-        HETI_TRY(heti_set_update_scalars(r, r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1,
+        HETI_TRY(heti_set_update_scalars(r, b, r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1,
                                          heti_update_at(r->ctx, b, u)->weight, 1.0f));
         HETI_TRY(heti_update(r, &work));
     }
@@ -15211,7 +15233,7 @@ static het_result heti_predict_block(heti_rank *r, int64_t b, int64_t version) {
     heti_part *part = r->part;
     const int64_t updates = r->ctx->step * heti_updates_of_block(r->ctx, b) + part->stepped[b];
     heti_owned o;
-    HETI_TRY(heti_set_update_scalars(r, heti_max(updates, 1), 1.0, HETI_CAST(float, version - part->stepped[b])));
+    HETI_TRY(heti_set_update_scalars(r, b, heti_max(updates, 1), 1.0, HETI_CAST(float, version - part->stepped[b])));
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const heti_parameter *p = &r->ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
@@ -15401,7 +15423,7 @@ static het_result heti_set_scalars(heti_rank *r) {
     const float clip = ctx->desc.optimizer.clip;
     het_step_scalars *s = &r->host_scalars; /* the job before has waited for its copy */
     memset(s, 0, sizeof *s);
-    heti_set_rates(r, ctx->step + 1);
+    heti_set_rates(r, ctx->step + 1, 1);
     s->seed = ctx->desc.seed;
     s->step = HETI_CAST(uint64_t, ctx->step);
     s->inverse_weight = HETI_CAST(float, 1.0 / ctx->task.weight);
@@ -15532,8 +15554,8 @@ static void heti_drain_rank(heti_rank *r) {
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
     for (int64_t k = 0; k < 2 * HETRAIN_TREE_MOST; k++) heti_drain_post(r->ctx, &r->join[k]);
-    for (int64_t m = 0; m < (part->flow.flows + 2) * HETI_FLOW_WINDOW; m++)
-        heti_drain_post(r->ctx, &part->flow.flow[m / HETI_FLOW_WINDOW].post[m % HETI_FLOW_WINDOW]);
+    for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows + 2; f++)
+        for (int64_t k = 0; k < f->slots; k++) heti_drain_post(r->ctx, &f->post[k]);
 }
 
 /* Has all local ranks do a job and waits until none touches memory any more. */

@@ -952,16 +952,33 @@ static void slow_links_and_devices_keep_the_bits(void **state)
     step_end(&s);
 }
 
-/* Three copies behind links of 20, 21, ... ms: sums of all blocks are on their way at once, and float sums are added in one order, whichever come
-   first. */
+/* What all reductions of rank 1 took, in latencies of 20 ms. */
+static double latencies(const stepped *s)
+{
+    het_timeline timeline;
+    double first = 1e9, last = 0;
+    int64_t i, reductions = 0;
+    het_get_timeline(s->ctx, 1, &timeline);
+    for (i = 0; i < timeline.records; i++) {
+        const het_record *r = &timeline.record[i];
+        if (r->action.kind != HET_ACTION_REDUCE) continue;
+        assert_true(r->end - r->start >= 20e-3);
+        first = fmin(first, r->start);
+        last = fmax(last, r->end);
+        reductions++;
+    }
+    assert_true(reductions > 4);
+    return (last - first) / 20e-3;
+}
+
+/* Three copies behind links of 20, 21, ... ms: sums of all blocks are on their way at once (in one of some steps: a busy machine may stop a rank for
+   longer), and float sums are added in one order, whichever come first. */
 static void reductions_share_a_latency(void **state)
 {
     het_link links[6];
     support_result fast;
     stepped s;
-    het_timeline timeline;
-    double first = 1e9, last = 0, sum = 0;
-    int64_t i, reductions = 0;
+    int i;
     (void)state;
     memset(links, 0, sizeof links);
     for (i = 0; i < 6; i++) {
@@ -977,17 +994,9 @@ static void reductions_share_a_latency(void **state)
     s.run.desc.emulate.link_count = 6;
     support_train_same(&fast, &s.run, SUPPORT_APART, "float sums behind slow links");
     step_start(&s);
-    het_get_timeline(s.ctx, 1, &timeline);
-    for (i = 0; i < timeline.records; i++) {
-        const het_record *r = &timeline.record[i];
-        if (r->action.kind != HET_ACTION_REDUCE) continue;
-        assert_true(r->end - r->start >= 20e-3);
-        if (r->start < first) first = r->start;
-        if (r->end > last) last = r->end;
-        sum += r->end - r->start;
-        reductions++;
-    }
-    assert_true(reductions > 4 && last - first < sum / 2);
+    for (i = 0; i < 8 && latencies(&s) >= 2; i++)
+        support_expect(het_step(s.ctx, s.group.batch, s.group.count, NULL), HET_OK, het_last_error(s.ctx), "", "het_step", __LINE__);
+    assert_true(i < 8);
     step_end(&s);
 }
 

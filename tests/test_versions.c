@@ -159,12 +159,21 @@ static float correction(float beta, int64_t t)
     return (float)(1.0 - power);
 }
 
+/* The rate of update t of all, counted from 1: that of a run whose steps are updates. */
+static float rate_of(const het_optimizer_desc *optimizer, int64_t t, int64_t updates)
+{
+    het_optimizer_desc o = *optimizer;
+    o.warmup_steps *= updates;
+    o.total_steps *= updates;
+    return (float)het_learning_rate(&o, t - 1);
+}
+
 /* AdamW: version newest + 1 of a parameter, from its gradient, update t of all, counted from 1. With feedback the weights lie e behind those that
    are updated: the update before times `feedback`, and what it was more than the one before it times `feedback_change`. */
-static void loop_adamw(loop *l, int64_t p, int64_t newest, int64_t step, int64_t t, double weight, double all)
+static void loop_adamw(loop *l, int64_t p, int64_t newest, int64_t gear, int64_t t, double weight, double all)
 {
     const het_optimizer_desc *o = &het_get_desc(l->ctx)->optimizer;
-    const float rate = (float)het_learning_rate(o, step), share = (float)(all / weight);
+    const float rate = rate_of(o, t, gear), share = (float)(all / weight);
     const float shrink = l->decay[p] && o->weight_decay > 0.0f ? rate * o->weight_decay : 0.0f;
     const float c1 = correction(o->beta1, t), c2 = correction(o->beta2, t);
     const int feeds = o->feedback > 0.0f || o->feedback_change > 0.0f;
@@ -254,7 +263,7 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
                     l->late += by;
                     l->gradients++;
                 }
-                loop_adamw(l, p, newest[p], step, step * gear + newest[p] + 1, of, weight);
+                loop_adamw(l, p, newest[p], gear, step * gear + newest[p] + 1, of, weight);
             }
         }
         assert_true(left < before);
@@ -510,7 +519,7 @@ static void a_prediction(void **state)
     (void)support_step(again, &run.data, 0, "0|1|2|3");
     for (p = 0; p < ref.parameters; p++) { /* the first step's own predictions are nothing: the state is empty; its gradients mix, so take it over */
         const het_optimizer_desc *o = &het_get_desc(ctx)->optimizer;
-        const float rate = (float)het_learning_rate(o, 1), c1 = correction(o->beta1, 2), c2 = correction(o->beta2, 2);
+        const float rate = rate_of(o, 2, 2), c1 = correction(o->beta1, 2), c2 = correction(o->beta2, 2);
         het_parameter_info parameter;
         EXPECT_OK(het_parameter_get_info(ctx, p, &parameter));
         ref.exponent[p] = parameter.exponent;
@@ -532,7 +541,7 @@ static void a_prediction(void **state)
     ref.headroom = 10;
     for (m = 0; m < 2; m++) loop_gradients(&ref, m, 1, version, version);
     for (p = 0; p < ref.parameters; p++)
-        loop_adamw(&ref, p, 0, 1, 3, weight_of(&group.batch[0]) + weight_of(&group.batch[1]), info.weight);
+        loop_adamw(&ref, p, 0, 2, 3, weight_of(&group.batch[0]) + weight_of(&group.batch[1]), info.weight);
     for (predicts = 0; predicts < 2; predicts++)
         for (m = 0; m < 4; m++) {
             for (p = 0; p < ref.parameters; p++) {

@@ -1394,6 +1394,7 @@ typedef struct heti_s_holding {
     uint64_t *peer, *both;
     double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
                                          anybody owns of a trained block at most */
+    double pieces[2];                 /* of all blocks, of sums and of weights, where divided is 0 */
     int near, boxes, divided;         /* there are several near sets that hold all weights; a team by columns;
                                          not all holders have all of what they hold */
     heti_t_arena arena;               /* of the arrays */
@@ -1482,6 +1483,10 @@ static double heti_s_weights(const het_profile *p, const het_block_profile *bloc
     return block->weights > 0 ? block->weights : heti_s_real(block->elements) * p->weight_bytes;
 }
 
+/* hetrain.h's heti_most_piece, the second: four of them, the third of boxes; ranks of which all
+   pairs are looked at, of more only where a plan divides what they hold. */
+enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_RING_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
+
 /* Adds up what a block's holders have of it. */
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
@@ -1527,6 +1532,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         h->held[h->rank[i]].ring = 8 * HETRAIN_RING_WINDOW;
     if (direct) heti_s_most(&h->largest, bytes);
     if (sums || direct) heti_s_most(&h->owned, owned);
+    h->pieces[0] += direct ? ceil(4 * owned / HETI_S_WINDOW) : 0;
+    h->pieces[1] += direct ? ceil(bytes / HETI_S_WINDOW) : 0;
     for (int64_t i = 0; i < holders && (sums || direct); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
@@ -1593,23 +1600,23 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
 
-/* hetrain.h's heti_most_piece, the second: four of them; ranks of which all pairs are looked at, of
-   more only where a plan divides what they hold. */
-enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_RING_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
+/* Bytes of pieces of so many elements that have room at once (hetrain.h, heti_flow_slots). */
+static double heti_s_slots(const heti_s_holding *h, int weights, double piece) {
+    const double room = piece > 0 ? floor(HETI_S_WINDOW / piece) : 0;
+    return (weights ? 4 : 8) * piece * (h->divided ? 1 : heti_s_smaller(heti_s_smaller(16, h->pieces[weights]), room));
+}
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
    the host's, both ways of all three kinds. */
 static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
     const double most = h->boxes ? HETI_S_BOX_PIECE : h->divided ? HETI_S_PIECE : HETI_S_WINDOW / 4;
-    double piece = 8 * heti_s_smaller(h->owned, most);
+    const double sums = heti_s_smaller(h->owned, most), weights = heti_s_smaller(h->largest / 4, most);
+    double piece = heti_s_slots(h, 0, sums);
     int64_t i;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
-    if (h->boxes)
-        piece = 2 * piece + 2 * heti_s_smaller(h->largest, 4 * most);
-    else if (i < h->profile->kinds)
-        piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * heti_s_smaller(h->largest, 4 * most);
-    if (!h->divided) piece *= 4;
+    if (h->boxes || i < h->profile->kinds)
+        piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * heti_s_slots(h, 1, weights);
     for (int64_t r = 0; r < plan->ranks; r++) {
         const uint64_t *peer = &h->peer[r * h->words];
         int64_t peers = h->words > 0 ? 0 : HETRAIN_DIRECT; /* with itself */
