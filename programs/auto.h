@@ -158,9 +158,9 @@ static inline int planner_write(auto_planner *p, const char *plan, const char *p
 /* ---- the search ---- */
 
 /* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set.
-   shard: the most that may be divided; default: weights where memory is capped. now: 0 only describes it. */
+   shard: the most that may be divided; default: weights where memory is capped. slices: of a micro-batch at most. now: 0 only describes it. */
 static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequences, int64_t length, const char *schedule,
-                                 het_shard shard, double seconds, int now) {
+                                 het_shard shard, int64_t slices, double seconds, int now) {
     het_error error = { HET_OK, "" };
     het_result result;
     int64_t r;
@@ -169,7 +169,7 @@ static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequ
     p->search.granules = granules, p->search.granule_sequences = sequences, p->search.granule_tokens = sequences * length;
     p->search.granule_pairs = (double)sequences * (double)length * ((double)length + 1) / 2;
     if (schedule != NULL) p->schedule[0] = schedule, p->search.schedules = p->schedule, p->search.schedule_count = 1;
-    p->search.shard = shard, p->search.seconds = seconds, p->search.clock = profile_now;
+    p->search.shard = shard, p->search.slices = slices, p->search.seconds = seconds, p->search.clock = profile_now;
     for (r = 0; r < p->cluster.ranks; r++)
         if (p->device[r].memory > 0) { /* where memory is capped activations may wait on the host, and weights be divided */
             p->search.store = HET_YES;

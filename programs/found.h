@@ -38,10 +38,12 @@ static inline double found_state(const het_plan *plan, int64_t rank) {
 }
 
 /* ", the last of 2", or "" where all micro-batches are alike. */
-static inline const char *found_last(const het_found *f, char to[40]) {
+static inline const char *found_last(const het_found *f, char to[80]) {
     const int64_t rest = f->plan->step.granules % f->granules;
+    int length = 0;
     to[0] = 0;
-    if (rest > 0) snprintf(to, 40, ", the last of %lld", (long long)rest);
+    if (rest > 0) length = snprintf(to, 80, ", the last of %lld", (long long)rest);
+    if (f->plan->slices > 1) snprintf(to + length, 80 - (size_t)length, ", in %lld slices", (long long)f->plan->slices);
     return to;
 }
 
@@ -71,7 +73,7 @@ static inline int found_disturbed(const het_profile *profile) {
 static inline void found_table(const het_search *s, const het_profile *profile, const het_cluster *cluster, double seconds) {
     const het_found *best = &s->found[0];
     const het_plan *plan = best->plan;
-    char last[40];
+    char last[80];
     int64_t r, i;
     printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
         : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules,
@@ -117,11 +119,11 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
     for (i = 0; i < s->found_count; i++) {
         const het_found *f = &s->found[i];
         printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"shard\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,"
-            "\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
+            "\"micro_batches\":%lld,\"granules\":%lld,\"slices\":%lld,\"work\":%.17g,"
             "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "",
             f->seconds, f->plan->schedule, found_shard(f->plan),
-            (long long)f->plan->pipelines, (long long)f->plan->stages, (long long)f->micro_batches, (long long)f->granules, f->work, f->fill,
-            f->transfers, f->update, f->why);
+            (long long)f->plan->pipelines, (long long)f->plan->stages, (long long)f->micro_batches, (long long)f->granules,
+            (long long)f->plan->slices, f->work, f->fill, f->transfers, f->update, f->why);
     }
     printf("],\"ranks\":[");
     for (r = 0; r < cluster->ranks; r++) {

@@ -31,7 +31,7 @@ static const option options[] = {
     { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks; default: as many as --plan FILE or --cluster names" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step; default: those of --plan FILE" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
-    { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
+    { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into; where a plan is looked for, at most" },
     { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536, "of the weights in a step, for --simulate" },
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535, "with --updates: by how many of them gradients are late" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
@@ -1127,7 +1127,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, het_
     for (int64_t r = 0; r < p->cluster->ranks; r++)
         if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
             desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
-    desc.together = s->alone ? HET_NO : HET_YES;
+    desc.together = s->alone ? HET_NO : HET_YES, desc.slices = s->slices;
     desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
     status = search_by_size(s, p, &desc, profile, &search, &error);
@@ -1179,7 +1179,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         { s->hardware == NULL, "--dtype --ops", "without --hardware" },
         { s->model == NULL, "--experts", "without --model" },
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
-        { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
+        { looked_for, "--chunks --memory-limit", "where a plan is looked for" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
         { s->simulate == NULL, "--updates --staleness", "without --simulate" },
         { s->updates == 1, "--staleness", "without --updates" },

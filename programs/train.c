@@ -132,7 +132,7 @@ static const option options[] = {
       "gpipe, 1f1b, interleaved, zb-h1, zb-v, ...; timed: for measured times; or a FILE.csv of lists [1f1b]" },
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9,
       "for --schedule greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
-    { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
+    { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; with --plan auto, at most" },
     { "--slice-tokens", "N", OPTION_INTEGER, AT(slice_tokens), 0, 1e9,
       "with --slices: short micro-batches use only the last ones, of N tokens or more each; 0: all are cut alike" },
     { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536,
@@ -841,7 +841,8 @@ static int configure_plan(job *j) {
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
         if (status == 0 && (automatic || s->adapt > 0))
             status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule,
-                                    s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, s->plan_seconds, automatic);
+                                    s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, automatic ? s->slices : 1,
+                                    s->plan_seconds, automatic);
     }
     if (status == 0 && timed) status = time_schedule(j);
     if (status != 0 || !automatic) return status;
@@ -1077,7 +1078,7 @@ static int configure_context(job *j) {
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
     }
-    status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
+    if (!automatic) status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
                           d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
     if (status != 0) return status;
     limit_micro_batches(j, &d->limits, d->layout.plan, j->feed.most);
@@ -1394,8 +1395,7 @@ static int check_idle_options(const job *j) {
         { automatic, "--updates", "with --plan auto, which makes one update a step" },
         { s->updates == 1, "--staleness", "without --updates" },
         { j->desc.model.local_loss >= j->desc.model.layers, "--local-loss", "with a model of no more layers" },
-        { automatic, "--recompute --store --slices --slice-tokens",
-          "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
+        { automatic, "--recompute --store --slice-tokens", "with --plan auto, which decides who recomputes or stores, and cuts evenly" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },

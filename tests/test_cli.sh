@@ -472,7 +472,6 @@ refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 "$
 refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 --devices cpu:1,cpu:1 --plan pp "${tiny[@]}"
 refuses '--local-loss: has no effect' train --data text --local-loss 3 "${tiny[@]}"
 refuses '--recompute|--plan auto' train --data text --recompute --plan auto "${tiny[@]}"
-refuses '--slices|--plan auto' train --data text --slices 2 --plan auto "${tiny[@]}"
 refuses '--slices 2|gap|has 1' train --data text --slices 2 --plan one_gap.json "${tiny[@]}"
 refuses '--keep|--out' train --data text --keep 3 "${tiny[@]}"
 refuses '--save-dtype|--export' train --data text --save-dtype f16 "${tiny[@]}"

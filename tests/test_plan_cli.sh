@@ -291,6 +291,19 @@ refuses "device 1 (h100)|'h100'" "${best[@]}" --devices fast,h100
 refuses "'head'|apart" "${best[@]}" --devices fast --schedules zb-h1
 refuses '--seconds 0' "${best[@]}" --devices fast --seconds 0
 
+# One sequence of four granules: alone it keeps one device at work, in slices two.
+long=(--model llama:layers=1,width=64,context=2048 --profile tokens.json --devices fast,fast --micro-batches 1 --sequences 1 --length 2048 --schedules 1f1b --json)
+for slices in 1 4; do "$plan" "${long[@]}" --slices $slices --out long$slices.json > long$slices.out 2>> err < /dev/null; done
+"$plan" "${long[@]:2:4}" --plan long4.json --json > again 2>> err
+report "$(python3 - again long1.out long4.out 2>> err <<'END'
+import json, sys
+again, whole, cut = (json.load(open(name)) for name in sys.argv[1:4])
+assert whole["found"][0]["slices"] == 1 and cut["found"][0]["slices"] == 4
+assert cut["seconds"] < 0.76 * whole["seconds"] and cut["bound"] <= cut["seconds"]
+assert abs(again["makespan"] / cut["seconds"] - 1) < 1e-6, (again["makespan"], cut["seconds"])
+END
+echo $?)" 'a long micro-batch is cut into slices where they may be' "$(cat err again long1.out long4.out)"
+
 # ---- a plan that says for which step it is ----
 cat > step.json <<'END'
 {"pipelines": [{"share": 2, "stages": [{"rank": 0, "units": [0, 4]}]}, {"share": 1, "stages": [{"rank": 1, "units": [0, 4]}]}],
@@ -393,7 +406,7 @@ done
 for idle in '--link 2' '--unit ms' '--units 4' '--micro-batch-scale 1,1' --complete; do
     refuses "${idle%% *}|--profile" "${profiled[@]}" --simulate 1f1b --micro-batches 2 $idle
 done
-for idle in '--chunks 2' '--slices 2' '--memory-limit 2'; do refuses "${idle%% *}|looked for" "${profiled[@]}" --micro-batches 2 $idle; done
+for idle in '--chunks 2' '--memory-limit 2'; do refuses "${idle%% *}|looked for" "${profiled[@]}" --micro-batches 2 $idle; done
 refuses '--memory-limit|greedy' --simulate 1f1b "${base[@]}" --memory-limit 2
 refuses '--chunks|interleaved' --simulate 1f1b "${base[@]}" --chunks 3
 refuses '--chunks|lists' --simulate two.csv --cost F=2,B=3 --chunks 3

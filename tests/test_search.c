@@ -1403,6 +1403,51 @@ static void budgets_end_it(void **state)
     end(w);
 }
 
+/* A micro-batch alone, four equal devices, 8 pieces of 512 tokens: unsliced no plan is faster than one device; in K slices four stages take 1 + 3 / K
+   of its quarter. Slices that there may not be, a model that looks at whole sequences, memory that only slices keep. */
+static void long_micro_batches_are_cut(void **state)
+{
+    static const char *const schedule = "1f1b";
+    const double whole = 4 * 3 * 4096;
+    int most, i;
+    (void)state;
+    for (most = 0; most <= 16; most = most ? 2 * most : 1) {
+        const int slices = most < 2 ? 1 : most < 8 ? most : 8;
+        world *w = make(4, 4);
+        het_search *search;
+        w->desc.granules = 1;
+        w->desc.granule_tokens = 4096;
+        w->desc.schedules = &schedule;
+        w->desc.schedule_count = 1;
+        w->desc.slices = most;
+        search = find(w);
+        assert_true(fabs(search->found[0].seconds - (slices > 1 ? whole / 4 * (1 + 3.0 / slices) : whole)) < 1e-9 * whole);
+        assert_int_equal(search->found[0].plan->slices, slices);
+        assert_true(search->bound <= search->found[0].seconds);
+        for (i = 0; i < search->found_count; i++) {
+            het_simulation *simulation;
+            het_error error;
+            EXPECT_ERROR(het_plan_predict(&w->desc, search->found[i].plan, 1, HET_NO, &simulation, &error), HET_OK, error.text, "");
+            assert_true(fabs(simulation->makespan - search->found[i].seconds) < 1e-9 * whole);
+            het_simulation_free(simulation);
+        }
+        het_search_free(search);
+        for (i = 0; i < 4; i++) w->kind[i].whole = 1;
+        search = find(w);
+        assert_int_equal(search->found[0].plan->slices, 1);
+        het_search_free(search);
+        for (i = 0; i < 4; i++) w->kind[i].whole = 0;
+        if (slices == 8) { /* four micro-batches: those in one piece fill the pipeline less */
+            w->desc.granules = 4;
+            for (i = 0; i < 4; i++) w->place[i].memory = 100e3 + 16 * 4096 * 2; /* a unit's weights, less than two micro-batches */
+            search = find(w);
+            assert_true(search->found[0].plan->slices > 1);
+            het_search_free(search);
+        }
+        end(w);
+    }
+}
+
 static void refusals(void **state)
 {
     static const char *const unknown[] = { "1f1b", "bidirectional" };
@@ -1511,7 +1556,7 @@ int main(void)
         cmocka_unit_test(frozen_weights_count_as_they_lie),
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
-        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(refusals),
+        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -457,7 +457,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
      (het_search_desc.shard), or weights so that the devices of each innermost group hold all of
      them (het_plan.near); the same in all of a plan
    Plans with keepers or near sets are looked for when the search among all others is over, from
-   what it found on, with as many evaluations again: so they never make the result worse.
+   what it found on, with as many evaluations again: so they never make the result worse. At the end
+   micro-batches as small as they can be are cut into 2, 4, 8, ... even slices
+   (het_search_desc.slices), without teams: the same search goes over slices as over micro-batches,
+   and what it finds is judged in sliced-1f1b and in terapipe.
    The search begins with pipelines made along the groups of the cluster and chains cut by bisection
    of the slowest stage's time, and improves them by moves (a unit, a device, two devices, a
    micro-batch, granules, schedule, recompute, state) that may lose a little at first. A move is
@@ -494,6 +497,7 @@ typedef struct het_search_desc {
     het_choice together;              /* units at the times measured with all ranks at work: yes */
     het_choice teams;                 /* devices may be fused to teams: yes. They get as many
                                          evaluations again, and three tenths of the seconds */
+    int64_t slices;                   /* of a micro-batch at most: 1. More get a tenth of the seconds */
     double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
@@ -5944,13 +5948,16 @@ static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation 
 
 /* ---- the best of each form ---- */
 
+/* 0: of this search, 1: with teams, 2: with slices. */
+static int heti_s_sort_of(const heti_s_choice *c) { return c->team == NULL ? 0 : c->team->slices > 1 ? 2 : 1; }
+
 static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const heti_s_choice *b) {
     if (s->guessing && (a->granules != b->granules || a->shard != b->shard ||
                         (a->team != NULL && b->team != NULL && (a->team->members != b->team->members ||
                          a->team->member->columns != b->team->member->columns)))) return 0;
     return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] &&
         (a->order == b->order || (s->guessing && !heti_s_unequal(a->seconds, b->seconds))) &&
-        a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
+        a->keepers == b->keepers && heti_s_sort_of(a) == heti_s_sort_of(b);
 }
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
@@ -6782,6 +6789,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
                           d->most_micro_batches, d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
     if (d->store != HET_YES) d->store = HET_NO;
+    if (d->slices < 0 || d->slices > 4096)
+        return HETI_S_BAD(s->error, "het_plan_search: slices is %d, the range is 0 to 4096", d->slices);
     if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
     if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
@@ -7145,7 +7154,8 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
     const double work = heti_s_bound_work(s);
-    const double chain = s->fuses ? 0 : heti_s_bound_chain(s); /* a team is faster than its fastest device */
+    /* a team is faster than its fastest device, and slices of one micro-batch are at work at once */
+    const double chain = s->fuses || s->d.slices > 1 ? 0 : heti_s_bound_chain(s);
     to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
     memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
@@ -7631,6 +7641,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.profile = &f->profile;
         desc.cluster = &f->cluster;
         desc.teams = HET_NO;
+        desc.slices = 1;
         desc.granules = micro_batches;
         desc.granule_tokens = f->granules * s->d.granule_tokens;
         desc.granule_sequences = f->granules * s->d.granule_sequences;
@@ -7783,6 +7794,86 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     return result;
 }
 
+/* ---- slices: searched as micro-batches of their own, and then judged as slices ---- */
+
+/* The plan of slices that one of micro-batches is, `slices` each; again: its stages recompute as
+   they did, or none. NULL: a pipeline's are not whole micro-batches. */
+static het_result heti_s_cut_plan(heti_s_seek *s, const het_plan *from, int64_t slices, const char *schedule,
+                                  int again, het_plan **plan) {
+    het_plan shape = *from;
+    *plan = NULL;
+    for (int64_t p = 0; p < from->pipelines; p++)
+        if (HETI_T_CAST(int64_t, from->share[p]) % slices != 0) return HET_OK;
+    shape.slices = slices;
+    shape.slice_share = NULL;
+    shape.memory_limit = 0;
+    memset(shape.schedule, 0, sizeof shape.schedule);
+    memcpy(shape.schedule, schedule, strlen(schedule));
+    shape.step.granules = s->d.granules;
+    shape.step.micro_batch = heti_s_least_granules(s);
+    shape.step.sequences = s->d.granule_sequences;
+    shape.step.length = s->d.granule_tokens / s->d.granule_sequences;
+    HETI_T_TRY(het_plan_copy(&shape, &s->allocator, "het_plan_search", plan, s->error));
+    for (int64_t k = 0; k < slices; k++) (*plan)->slice_share[k] = 1;
+    for (int64_t p = 0; p < from->pipelines; p++) (*plan)->share[p] /= heti_s_real(slices);
+    for (int64_t g = 0; g < shape.stages && !again; g++) (*plan)->stage[g].recompute = HET_RECOMPUTE_NONE;
+    return HET_OK;
+}
+
+/* Judges what was found in both schedules of slices. */
+static het_result heti_s_judge_slices(heti_s_seek *s, const het_search *found, int64_t slices) {
+    static const char *const heti_s_sliced[] = { "sliced-1f1b", "terapipe" };
+    double missing;
+    for (int64_t i = 0; i < found->found_count; i++) {
+        const het_plan *from = found->found[i].plan;
+        int64_t recompute = 0;
+        for (int64_t g = 0; g < from->stages; g++) recompute |= from->stage[g].recompute;
+        if (from->stages == from->pipelines) continue;
+        for (int way = 0; way < (recompute ? 4 : 2); way++) {
+            het_plan *plan;
+            HETI_T_TRY(heti_s_cut_plan(s, from, slices, heti_s_sliced[way & 1], way < 2, &plan));
+            if (plan != NULL) HETI_T_TRY(heti_s_judge_fused(s, plan, heti_s_least_granules(s), &missing));
+        }
+    }
+    return HET_OK;
+}
+
+/* All micro-batches in 2, 4, 8, ... slices. */
+static het_result heti_s_slice(heti_s_seek *s) {
+    static const char *const heti_s_names[] = { "1f1b", "gpipe" };
+    const int64_t granules = heti_s_least_granules(s), most = heti_s_min(s->d.slices, granules * s->pieces);
+    het_result result = HET_OK;
+    for (int64_t k = 0; k < s->d.profile->kinds; k++)
+        if (s->d.profile->kind[k].whole > 0) return HET_OK; /* it looks at whole sequences */
+    s->budget = heti_s_spent(s) + s->d.evaluations;
+    (void)heti_s_give(s, 1);
+    for (int64_t k = 2; k <= most && !heti_s_is_over(s) && result == HET_OK; k *= 2) {
+        het_search_desc desc = s->d;
+        het_search *made = NULL;
+        het_error ignored;
+        desc.granules = (s->d.granules + granules - 1) / granules * k;
+        desc.granule_tokens = heti_s_max(granules * s->d.granule_tokens / k, 1);
+        desc.granule_sequences = heti_s_max(granules * s->d.granule_sequences / k, 1);
+        desc.granule_pairs = heti_s_real(granules) * s->d.granule_pairs / heti_s_real(k);
+        desc.most_granules = 1;
+        desc.most_micro_batches = 0;
+        desc.most_found = HETI_S_MOST_FOUND; /* those with few pipelines too: slices stay in theirs */
+        desc.schedules = heti_s_names;
+        desc.schedule_count = 2;
+        desc.teams = HET_NO;
+        desc.slices = 1;
+        desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
+        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 4);
+        result = het_plan_search(&desc, &made, &ignored);
+        if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
+        if (result != HET_OK) return HET_OK; /* nothing fits */
+        s->evaluations += made->evaluations;
+        result = heti_s_judge_slices(s, made, k);
+        het_search_free(made);
+    }
+    return result;
+}
+
 /* Of moves from the best plan that was tried the one that a guess promises most, as s->best. 0:
    there is none that was not tried. */
 static int heti_s_promises(heti_s_seek *s) {
@@ -7845,12 +7936,15 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     het_result result = heti_s_seek_start(&s);
     if (result == HET_OK) {
+        const double seconds = s.d.slices > 1 ? 0.9 * s.d.seconds : s.d.seconds;
         s.fuses = heti_s_can_fuse(&s);
-        if (s.fuses) s.d.seconds *= 0.7;
+        s.d.seconds = s.fuses ? 0.7 * seconds : seconds;
         heti_s_seek_run(&s);
-        s.d.seconds = desc->seconds;
+        s.d.seconds = seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
+        s.d.seconds = desc->seconds;
+        if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
         result = s.result;
