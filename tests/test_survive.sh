@@ -339,7 +339,8 @@ limited() {
     return 2
 }
 low=1000 high=4000000
-if limited $high; then
+limited $high && can_limit=1 || can_limit=0 # a sanitizer wants more addresses than there are bytes
+if [ $can_limit = 1 ]; then
     bad= refused=0
     while [ $((high - low)) -gt 64 ]; do
         middle=$(((low + high) / 2))
@@ -369,7 +370,7 @@ starved() {
     status=$?
     n=$(step_of out)
 }
-if command -v prlimit > /dev/null; then
+if [ $can_limit = 1 ] && command -v prlimit > /dev/null; then
     rm -rf exported
     mkdir exported
     starved "${wide[@]}" --export exported
