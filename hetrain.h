@@ -8727,7 +8727,7 @@ typedef struct heti_flows {
     int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
     int32_t came;                     /* 1: something came or went for which an update may have waited */
     int64_t piece[2];                 /* doubles of terms, floats of weights that travel together at most */
-    int64_t pieces[2];                /* so many of either a peer sends at most */
+    int64_t pieces[2], part;          /* so many of either a peer sends at most; elements in the mean */
 } heti_flows;
 
 /* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has
@@ -11643,14 +11643,16 @@ static size_t heti_flow_data(const heti_rank *r, int64_t i) {
     return HETI_CAST(size_t, r->part->flow.piece[!sums]) * (sums ? sizeof(double) : sizeof(float));
 }
 
-/* Pieces of a flow that are under way at most: of blocks that go all at once, as many as fit. */
+/* Pieces of a flow that are under way at most: of blocks that go all at once, as many as fit, or
+   about a quarter of all. */
 static int64_t heti_flow_slots(const heti_rank *r, int64_t i) {
     const heti_flows *flow = &r->part->flow;
     const int kind = i / 2 % HETI_FLOWS != HETI_FLOW_SUMS;
     if (i >= flow->flows) return HETI_FLOW_WINDOW;
     if (!heti_holds_all(r->ctx)) return heti_flow_data(r, i) > 0 ? 1 : HETI_FLOW_WINDOW;
     if (heti_flow_data(r, i) == 0) return HETI_FLOW_SMALL;
-    return heti_min(HETI_FLOW_SMALL, heti_min(flow->pieces[kind], HETRAIN_RING_WINDOW / flow->piece[kind]));
+    return heti_min(HETI_FLOW_SMALL, heti_min(flow->pieces[kind], heti_max(flow->part / HETRAIN_RING_WINDOW,
+                                              HETRAIN_RING_WINDOW / flow->piece[kind])));
 }
 
 /* Elements that travel together at most. Boxes are packed. */
@@ -11676,6 +11678,7 @@ static void heti_count_flows(heti_rank *r) {
         const heti_owners *owners = &ctx->share.owners[b];
         const int sums = heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || (owners->direct && !ctx->chain.block[b].frozen);
         int64_t most[2] = { 0, owners->direct ? ctx->chain.block[b].weight_floats : 0 };
+        if (sums) flow->part += ctx->chain.block[b].elements / owners->holders;
         for (int64_t i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
             most[0] = heti_max(most[0], owners->cut[i + 1] - owners->cut[i]);
         for (int i = 0; i < 2; i++) {

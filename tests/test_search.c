@@ -1124,7 +1124,7 @@ static void slow_links_get_the_cut(void **state)
         w->time[0][i].input.token = w->time[0][i].weight.token = 1e-3;
     }
     w->cluster.groups = 3;
-    w->group[0].latency = 0.05;
+    w->group[0].latency = 0.05, w->group[0].bandwidth = 5e7;
     w->group[1].parent = w->group[2].parent = 0;
     w->group[1].bandwidth = w->group[2].bandwidth = 10e9;
     for (i = 0; i < 4; i++) {

@@ -310,8 +310,9 @@ typedef struct het_link_cost {
 
 typedef struct het_block_cost {
     double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
-    double windows;                   /* the whole block's elements over HETRAIN_RING_WINDOW; 0: a
-                                         ring's message never waits for its own beginning */
+    double windows;                   /* the whole block's elements over those that are under way at once,
+                                         HETRAIN_RING_WINDOW or, of many large blocks, up to four times
+                                         as many; 0: a message never waits for its own beginning */
     double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
     double columns;                   /* part of it that teams by columns divide */
     double chain;                     /* where its lowest unit begins, as het_stage_cost.chain: a REDUCE begins

@@ -1398,7 +1398,8 @@ typedef struct heti_s_holding {
     uint64_t *peer, *both;
     double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
                                          anybody owns of a trained block at most */
-    double pieces[2];                 /* of all blocks, of sums and of weights, where divided is 0 */
+    double pieces[2], part;           /* of all blocks, of sums and of weights, where divided is 0; elements
+                                         that a holder owns in the mean */
     int near, boxes, divided;         /* there are several near sets that hold all weights; a team by columns;
                                          not all holders have all of what they hold */
     heti_t_arena arena;               /* of the arrays */
@@ -1538,6 +1539,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     if (sums || direct) heti_s_most(&h->owned, owned);
     h->pieces[0] += direct ? ceil(4 * owned / HETI_S_WINDOW) : 0;
     h->pieces[1] += direct ? ceil(bytes / HETI_S_WINDOW) : 0;
+    h->part += direct && !block->frozen ? floor(elements / heti_s_real(holders)) : 0;
     for (int64_t i = 0; i < holders && (sums || direct); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
@@ -1604,10 +1606,11 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
 
-/* Bytes of pieces of so many elements that have room at once (hetrain.h, heti_flow_slots). */
-static double heti_s_slots(const heti_s_holding *h, int weights, double piece) {
-    const double room = piece > 0 ? floor(HETI_S_WINDOW / piece) : 0;
-    return (weights ? 4 : 8) * piece * (h->divided ? 1 : heti_s_smaller(heti_s_smaller(16, h->pieces[weights]), room));
+/* Elements of pieces of so many that have room at once (hetrain.h, heti_flow_slots). */
+static double heti_s_under_way(const heti_s_holding *h, int weights, double piece) {
+    const double all = h->pieces[weights], room = piece > 0 ? floor(HETI_S_WINDOW / piece) : 0;
+    if (h->divided) return piece;
+    return piece * heti_s_smaller(heti_s_smaller(16, all), heti_s_larger(floor(h->part / HETI_S_WINDOW), room));
 }
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
@@ -1616,11 +1619,11 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
     const double most = h->boxes ? HETI_S_BOX_PIECE : h->divided ? HETI_S_PIECE : HETI_S_WINDOW / 4;
     const double sums = heti_s_smaller(h->owned, most), weights = heti_s_smaller(h->largest / 4, most);
-    double piece = heti_s_slots(h, 0, sums);
+    double piece = 8 * heti_s_under_way(h, 0, sums);
     int64_t i;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
     if (h->boxes || i < h->profile->kinds)
-        piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * heti_s_slots(h, 1, weights);
+        piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * 4 * heti_s_under_way(h, 1, weights);
     for (int64_t r = 0; r < plan->ranks; r++) {
         const uint64_t *peer = &h->peer[r * h->words];
         int64_t peers = h->words > 0 ? 0 : HETRAIN_DIRECT; /* with itself */
@@ -1968,6 +1971,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     const het_plan *plan = c->held.plan;
     const het_profile *profile = c->held.profile;
     const het_cluster *cluster = c->held.cluster;
+    const double window = heti_s_larger(heti_s_under_way(&c->held, 0, heti_s_smaller(c->held.owned, HETI_S_WINDOW / 4)),
+                                        HETRAIN_RING_WINDOW);
     double slowness;
     for (int64_t r = 0; r < plan->ranks; r++) {
         const int64_t device = heti_s_rank_device(c, r, &slowness);
@@ -1983,7 +1988,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         const double elements = block->frozen ? 0 : heti_s_real(block->elements);
         c->block[b].reduce_bytes = elements * profile->reduce_bytes;
         c->block[b].gather_bytes = elements * profile->gather_bytes;
-        c->block[b].windows = elements / HETRAIN_RING_WINDOW;
+        c->block[b].windows = elements / window;
         c->block[b].step = elements;
         c->block[b].chain = heti_s_chain(profile, profile->use[block->first_use]);
         c->block[b].columns = elements > 0 ? (block->by_heads + block->by_share) / elements : 0;
