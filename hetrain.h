@@ -1340,8 +1340,8 @@ typedef struct het_optimizer_desc {
 /* The optimizer's state slots, and those of feedback. desc NULL: all defaults. Threads: any. */
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc);
 
-/* Learning rate of a step counted from 0; update u of the N of a step has that of step N step + u of
-   a run with N times as many, of warm-up too. desc NULL: all defaults. Threads: any. */
+/* Learning rate of a step counted from 0; update u of the N of a step has that of step N step + u
+   of a run with N times as many, of warm-up too. desc NULL: all defaults. Threads: any. */
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
 
 /* ---- >>plan_api: who does what ------------------------------------------------------------------
@@ -12210,9 +12210,10 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->host_weight = HETI_TAKE(arena, float, rows);
     part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     part->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    part->joined = HETI_TAKE(arena, int64_t, (1 + heti_below(ctx, r->rank)) * heti_max(2 * HETI_SUM_INTEGERS + ctx->chain.parameter_count +
-                                                       heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
-                                                       ctx->world.ranks));
+    part->joined = HETI_TAKE(arena, int64_t, (1 + heti_below(ctx, r->rank)) *
+                             heti_max(2 * HETI_SUM_INTEGERS + ctx->chain.parameter_count +
+                                      heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
+                                      ctx->world.ranks));
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
     heti_layout_buffers(r, arena);
 }
@@ -13102,8 +13103,9 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    terms from each peer, as large as a piece: a rank that computes takes what has come between its
    units only, and what comes then should be all there is of a block. Else sums go to the owners
    at REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the
-   order of heti_order_moves, all on their way at once, through a window of pieces from each peer. So a link's latency is met once, and K holders send what they would around a ring, (K - 1)
-   / K of the block. Float sums are added in one order (heti_is_next). Every rank knows all lists of
+   order of heti_order_moves, all on their way at once, through a window of pieces from each peer.
+   So a link's latency is met once, and K holders send what they would around a ring, (K - 1) / K of
+   the block. Float sums are added in one order (heti_is_next). Every rank knows all lists of
    actions, and so which pieces it gets from whom in which order. Whoever waits goes on sending and
    receiving, so that nobody waits for ever.
    Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends

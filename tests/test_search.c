@@ -1556,7 +1556,8 @@ int main(void)
         cmocka_unit_test(frozen_weights_count_as_they_lie),
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
-        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(refusals),
+        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it),
+        cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -913,7 +913,8 @@ static void slow_tree(const made *m, int64_t *member, int64_t count, int known, 
     }
 }
 
-/* The scalars of the ranks with a stage: all messages in reverse, each from when both its ends are there, then all of them. at: [ranks] when each is ready, then when it has them. */
+/* The scalars of the ranks with a stage: all messages in reverse, each from when both its ends are there, then all of them. at: [ranks] when each is
+   ready, then when it has them. */
 static void slow_join(const made *m, double *at)
 {
     int64_t works[MOST_STAGES], member[MOST_STAGES], order[2 * MOST_STAGES], messages = 0, count = 0, n, r, s, i, k;
@@ -2675,8 +2676,8 @@ static double verdict_of_four(double idle, int64_t a, int64_t b, double forth, d
     return time;
 }
 
-/* A message up and one down, whatever the links of a rank without work take. A slow link is gone around, be it slow up or down: where it is one of the
-   root's, scalars take two messages up and two down. */
+/* A message up and one down, whatever the links of a rank without work take. A slow link is gone around, be it slow up or down: where it is one of
+   the root's, scalars take two messages up and two down. */
 static void verdicts_cost_what_they_must(void **state)
 {
     int64_t a, b, way;

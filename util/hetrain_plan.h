@@ -337,9 +337,9 @@ typedef enum het_transfer {
                                          nobody waits but the F, B or I that needs it */
     /* As het_step moves messages within a process: one leaves when its RECV has been reached as
        well; a rank has two buffers for what it sends, so that an action ends only when the message
-       before the last is there; the scalars of VERDICT go up the tree of the ranks that have a stage
-       (het_tree_grow: the first ones of the processes, and below each the others of its process) and
-       down again, each message a latency. */
+       before the last is there; the scalars of VERDICT go up the tree of the ranks that have a
+       stage (het_tree_grow: the first ones of the processes, and below each the others of its
+       process) and down again, each message a latency. */
     HET_TRANSFER_POSTED = 1,
     /* As blocking calls do (MPI_Send, ncclSend on the stream that computes): SEND and RECV end when
        the message is there, which leaves when both have been reached. Small messages leave at once
@@ -4311,7 +4311,9 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
         const heti_p_rank *below = &s->rank[s->tree[k].rank];
         heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, NULL));
-        heti_p_at_least(&from->heard, fmax(from->joined, below->heard) + link.latency);
+        double both = below->heard;
+        heti_p_at_least(&both, from->joined);
+        heti_p_at_least(&from->heard, both + link.latency);
     }
     if (count > 0) s->rank[s->tree[0].rank].joined = s->rank[s->tree[0].rank].heard;
     for (int64_t k = 1; k < count; k++) {

@@ -1398,8 +1398,8 @@ typedef struct heti_s_holding {
     uint64_t *peer, *both;
     double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
                                          anybody owns of a trained block at most */
-    double pieces[2], part;           /* of all blocks, of sums and of weights, where divided is 0; elements
-                                         that a holder owns in the mean */
+    double pieces[2];                 /* of all blocks, of sums and of weights, where divided is 0 */
+    int64_t part;                     /* elements of them that a holder owns in the mean */
     int near, boxes, divided;         /* there are several near sets that hold all weights; a team by columns;
                                          not all holders have all of what they hold */
     heti_t_arena arena;               /* of the arrays */
@@ -1492,6 +1492,10 @@ static double heti_s_weights(const het_profile *p, const het_block_profile *bloc
    pairs are looked at, of more only where a plan divides what they hold. */
 enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_RING_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
 
+static double heti_s_pieces(double elements) {
+    return heti_s_real((HETI_T_CAST(int64_t, elements) + HETI_S_WINDOW / 4 - 1) / (HETI_S_WINDOW / 4));
+}
+
 /* Adds up what a block's holders have of it. */
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
@@ -1537,9 +1541,9 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         h->held[h->rank[i]].ring = 8 * HETRAIN_RING_WINDOW;
     if (direct) heti_s_most(&h->largest, bytes);
     if (sums || direct) heti_s_most(&h->owned, owned);
-    h->pieces[0] += direct ? ceil(4 * owned / HETI_S_WINDOW) : 0;
-    h->pieces[1] += direct ? ceil(bytes / HETI_S_WINDOW) : 0;
-    h->part += direct && !block->frozen ? floor(elements / heti_s_real(holders)) : 0;
+    h->pieces[0] += direct ? heti_s_pieces(owned) : 0;
+    h->pieces[1] += direct ? heti_s_pieces(bytes / 4) : 0;
+    h->part += direct && !block->frozen ? block->elements / holders : 0;
     for (int64_t i = 0; i < holders && (sums || direct); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
@@ -1608,9 +1612,10 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
 
 /* Elements of pieces of so many that have room at once (hetrain.h, heti_flow_slots). */
 static double heti_s_under_way(const heti_s_holding *h, int weights, double piece) {
-    const double all = h->pieces[weights], room = piece > 0 ? floor(HETI_S_WINDOW / piece) : 0;
+    const int64_t quarter = h->part / HETI_S_WINDOW,
+                  room = piece > 0 ? HETI_T_CAST(int64_t, heti_s_real(HETI_S_WINDOW) / piece) : 0;
     if (h->divided) return piece;
-    return piece * heti_s_smaller(heti_s_smaller(16, all), heti_s_larger(floor(h->part / HETI_S_WINDOW), room));
+    return piece * heti_s_smaller(heti_s_smaller(16, h->pieces[weights]), heti_s_real(heti_s_max(quarter, room)));
 }
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
@@ -7159,7 +7164,7 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
     const double work = heti_s_bound_work(s);
-    /* a team is faster than its fastest device, and slices of one micro-batch are at work at once */
+    /* a team is faster than its fastest device, and a micro-batch's slices are at work at once */
     const double chain = s->fuses || s->d.slices > 1 ? 0 : heti_s_bound_chain(s);
     to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
