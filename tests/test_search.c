@@ -1486,24 +1486,34 @@ static void refusals(void **state)
 
 static void out_of_memory(void **state)
 {
+    static const char *const schedule = "1f1b";
     int64_t k, n;
+    int sliced;
     (void)state;
-    for (k = 0;; k++) {
-        world *w = make(4, 2);
-        het_search *search = NULL;
-        het_error error;
-        het_result result;
-        w->desc.evaluations = 6;
-        w->memory.fail_at = k;
-        result = het_plan_search(&w->desc, &search, &error);
-        n = w->memory.calls;
-        het_search_free(search);
-        if (result == HET_OK) { end(w); break; }
-        assert_int_equal(result, HET_ERR_OOM);
-        assert_null(search);
-        end(w);
+    for (sliced = 0; sliced < 2; sliced++) {
+        for (k = 0;; k++) {
+            world *w = make(4, 2);
+            het_search *search = NULL;
+            het_error error;
+            het_result result;
+            w->desc.evaluations = 6;
+            if (sliced) {
+                w->desc.granules = 1, w->desc.granule_tokens = 1024, w->desc.slices = 2;
+                w->desc.schedules = &schedule, w->desc.schedule_count = 1;
+                w->place[0].memory = w->place[1].memory = 120e3; /* of half the units */
+            }
+            w->memory.fail_at = k;
+            result = het_plan_search(&w->desc, &search, &error);
+            n = w->memory.calls;
+            if (result == HET_OK && sliced) assert_int_equal(search->found[0].plan->slices, 2);
+            het_search_free(search);
+            if (result == HET_OK) { end(w); break; }
+            assert_int_equal(result, HET_ERR_OOM);
+            assert_null(search);
+            end(w);
+        }
+        assert_true(k > 30 && n == k);
     }
-    assert_true(k > 30 && n == k);
 }
 
 /* A rank alone is faster than beside others: the fast device alone, which half the time has nobody beside it, is better than both, and no bound says

@@ -7616,9 +7616,9 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
         if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
     s->missing = 0;
     c->shard = HETI_T_CAST(int32_t, plan->shard);
+    s->fused[s->fused_count++] = plan;
     HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
     *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
-    s->fused[s->fused_count++] = plan;
     if (c->seconds < heti_s_least_found(s) * (1 - 1e-9)) heti_s_keep(s, c);
     for (int64_t k = s->fused_count - 1; k >= 0; k--) { /* those that are not, or no more, among the best */
         for (g = 0; g < s->found_count && s->found[g].team != s->fused[k]; g++) {}
