@@ -1634,7 +1634,7 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL i
 #define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other, not around a ring */
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
-#define HETRAIN_TREE_MOST 16 /* ranks with known links, and those that hear from one whose are not */
+#define HETRAIN_TREE_MOST 16 /* ranks whose links are looked at; of more, those below one at most */
 /* The tree below place[0].rank, by which VERDICT goes up and down; a rank sends to all below it at
    once. seconds: [count][count] what a message takes there and one back, count at most
    HETRAIN_TREE_MOST: the tree of shortest paths (Dijkstra 1959); with equal links all hear from the
@@ -1960,7 +1960,7 @@ typedef struct het_step_info {
     int64_t step;                     /* of this step, counted from 0 */
     double loss;                      /* mean over target weights */
     double gradient_norm;             /* before clipping */
-    double learning_rate;
+    double learning_rate;             /* het_learning_rate */
     double weight;                    /* sum of target weights */
     int64_t tokens;
     int32_t repeated;                 /* the step was measured again for its exponents */
@@ -8661,6 +8661,7 @@ typedef struct heti_move {
 #define HETI_FLOW_SMALL 16    /* for so many */
 #define HETI_FLOW_PIECE (1 << 22) /* elements of one at most */
 #define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_FLOW_WINDOW) /* the same in a ring */
+#define HETI_JOINS (2 * HETRAIN_TREE_MOST + 2) /* up, to processes and to ranks below, to one without work */
 #define HETI_RING_BYTES (HETRAIN_RING_WINDOW * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
@@ -8863,7 +8864,7 @@ typedef struct heti_rank {
     double silent_since;                 /* 0: answers */
     const het_action *doing;             /* NULL: nothing of its list */
     het_step_scalars host_scalars;       /* of the job, on their way to the device */
-    heti_post join[2 * HETRAIN_TREE_MOST]; /* of its place in the tree: [0] up, then down to those below */
+    heti_post join[HETI_JOINS];          /* of its place in the tree: [0] up, then down to those below */
 #ifdef HETI_THREADS
     pthread_t thread;
 #endif
@@ -9712,7 +9713,7 @@ static void heti_forget_mail(het_ctx *ctx) {
         for (int64_t m = 0; m < 2; m++)
             if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
-        HETI_CLEAR(r->join, 2 * HETRAIN_TREE_MOST);
+        HETI_CLEAR(r->join, HETI_JOINS);
         for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
             heti_flow *f = &r->part->flow.flow[m];
             HETI_CLEAR(f->post, f->slots);
@@ -13977,7 +13978,7 @@ static het_result heti_start_join(heti_rank *r, heti_post *post, int receives, i
 
 /* Those below the rank have what it told them last. */
 static het_result heti_told(heti_rank *r) {
-    for (heti_post *p = r->join + 1; p < r->join + 2 * HETRAIN_TREE_MOST && HETI_ATOMIC_LOAD(&p->state); p++)
+    for (heti_post *p = r->join + 1; p < r->join + HETI_JOINS && HETI_ATOMIC_LOAD(&p->state); p++)
         HETI_TRY(heti_wait(r, p, NULL, "a receive"));
     return HET_OK;
 }
@@ -13998,7 +13999,8 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
         for (i = 0; i < sums; i++) own[i] += other[i];
         for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
     }
-    for (int receives = place && place < t->place + t->working ? 0 : 1; receives < 2 && from >= 0; receives++) {
+    for (int receives = 0; receives < 2 && from >= 0; receives++) { /* up, unless it only watches, and down */
+        if (!receives && place >= t->place + t->working) continue;
         HETI_TRY(heti_start_join(r, &r->join[0], receives, from, own, count));
         HETI_TRY(heti_wait(r, &r->join[0], NULL, "the verdict"));
     }
@@ -15558,7 +15560,7 @@ static void heti_drain_rank(heti_rank *r) {
     for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
-    for (int64_t k = 0; k < 2 * HETRAIN_TREE_MOST; k++) heti_drain_post(r->ctx, &r->join[k]);
+    for (int64_t k = 0; k < HETI_JOINS; k++) heti_drain_post(r->ctx, &r->join[k]);
     for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows + 2; f++)
         for (int64_t k = 0; k < f->slots; k++) heti_drain_post(r->ctx, &f->post[k]);
 }

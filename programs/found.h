@@ -37,7 +37,7 @@ static inline double found_state(const het_plan *plan, int64_t rank) {
     return sum > 0 ? plan->state_share[rank] / sum : 1 / (double)plan->ranks;
 }
 
-/* ", the last of 2", or "" where all micro-batches are alike. */
+/* ", the last of 2, in 4 slices", or "" where all micro-batches are alike and in one piece. */
 static inline const char *found_last(const het_found *f, char to[80]) {
     const int64_t rest = f->plan->step.granules % f->granules;
     int length = 0;

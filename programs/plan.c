@@ -1058,6 +1058,7 @@ static int search_sizes(const settings *s, const het_profile *profile, const uns
     status = feed_start(&feed, s->micro_batches, s->sequences, s->tokens, granule);
     if (status == 0 && profile->granule > 0)
         status = profile_check_granule(source(s), s->profile, profile, feed.item_longest);
+    desc->slices = s->slices < feed.item_granules ? s->slices : feed.item_granules;
     desc->granules = feed.items, desc->granule_sequences = feed.item_sequences;
     desc->granule_tokens = feed.item_sequences * s->tokens;
     desc->granule_pairs = (double)desc->granule_tokens * ((double)s->tokens + 1) / 2;
@@ -1127,7 +1128,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, het_
     for (int64_t r = 0; r < p->cluster->ranks; r++)
         if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
             desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
-    desc.together = s->alone ? HET_NO : HET_YES, desc.slices = s->slices;
+    desc.together = s->alone ? HET_NO : HET_YES;
     desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
     status = search_by_size(s, p, &desc, profile, &search, &error);
@@ -1180,6 +1181,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         { s->model == NULL, "--experts", "without --model" },
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --memory-limit", "where a plan is looked for" },
+        { looked_for && s->trials > 0, "--slices", "with --trials" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
         { s->simulate == NULL, "--updates --staleness", "without --simulate" },
         { s->updates == 1, "--staleness", "without --updates" },

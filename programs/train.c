@@ -838,10 +838,11 @@ static int configure_plan(job *j) {
     if (j->processes > 1 && (status = measure_transport(j, &between)) != 0) return status;
     start = seconds_now();
     if (j->process == 0) {
+        const int64_t most = s->slices < j->feed.item_granules ? s->slices : j->feed.item_granules, slices = automatic ? most : 1;
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
         if (status == 0 && (automatic || s->adapt > 0))
             status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule,
-                                    s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, automatic ? s->slices : 1,
+                                    s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, slices,
                                     s->plan_seconds, automatic);
     }
     if (status == 0 && timed) status = time_schedule(j);
@@ -1078,8 +1079,9 @@ static int configure_context(job *j) {
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
     }
-    if (!automatic) status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
-                          d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
+    if (!automatic)
+        status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
+                              d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
     if (status != 0) return status;
     limit_micro_batches(j, &d->limits, d->layout.plan, j->feed.most);
     d->limits.max_slices = s->slices;

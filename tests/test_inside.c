@@ -267,6 +267,26 @@ static int64_t play_moves(het_ctx *ctx, int gather, double value[HOLDERS][ELEMEN
     return sent;
 }
 
+/* As many of a tree's places as may be below one rank: it may be the first of a process and of all, and tell one that has no work. */
+static void ranks_have_a_post_for_all_below(void **state)
+{
+    enum { MOST = 700 };
+    het_tree_place place[MOST];
+    int64_t count, i, k, most = 0;
+    (void)state;
+    for (count = 1; count <= MOST; count++) {
+        for (i = 0; i < count; i++) place[i].rank = i;
+        het_tree_grow(place, count, NULL);
+        for (k = 0; k < count; k += 1 + k / 4) {
+            int64_t below = 0;
+            for (i = 0; i < count; i++) below += place[i].from == k;
+            if (below > most) most = below;
+        }
+    }
+    assert_int_equal(most, HETRAIN_TREE_MOST);
+    assert_true(1 + 2 * most + 1 <= (int64_t)(sizeof ((heti_rank *)0)->join / sizeof(heti_post)));
+}
+
 /* Any holders, processes and shares, none included. */
 static void moves_sum_and_gather(void **state)
 {
@@ -432,7 +452,7 @@ static void experts_are_cut_as_parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moves_sum_and_gather),
+        cmocka_unit_test(ranks_have_a_post_for_all_below), cmocka_unit_test(moves_sum_and_gather),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(uniform_numbers),
         cmocka_unit_test(permutations_are_bijections),

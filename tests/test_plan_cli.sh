@@ -295,6 +295,7 @@ refuses '--seconds 0' "${best[@]}" --devices fast --seconds 0
 long=(--model llama:layers=1,width=64,context=2048 --profile tokens.json --devices fast,fast --micro-batches 1 --sequences 1 --length 2048 --schedules 1f1b --json)
 for slices in 1 4; do "$plan" "${long[@]}" --slices $slices --out long$slices.json > long$slices.out 2>> err < /dev/null; done
 "$plan" "${long[@]:2:4}" --plan long4.json --json > again 2>> err
+refuses '--slices|--trials' "${long[@]:0:14}" --slices 4 --trials 5
 report "$(python3 - again long1.out long4.out 2>> err <<'END'
 import json, sys
 again, whole, cut = (json.load(open(name)) for name in sys.argv[1:4])
@@ -360,6 +361,7 @@ report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is foun
 # A plan takes as long as the search said, on its own step, which is of other lengths and larger micro-batches than the options, and by options.
 for shape in '16 1' '4 8'; do
     read -r batches sequences <<< "$shape"
+    rm -f again options
     sized=(--hardware hardware.json --model gpt2:124m --devices wide,wide)
     "$plan" "${sized[@]}" --length 256 --micro-batches "$batches" --sequences "$sequences" --granule 1 --seconds 0.4 --json --out sized.json > found 2> err
     own=$(sed -n 's/.*"granules": \([0-9]*\),.*"micro_batch": \([0-9]*\).*/\1 \2/p' sized.json)

@@ -497,7 +497,9 @@ typedef struct het_search_desc {
     het_choice together;              /* units at the times measured with all ranks at work: yes */
     het_choice teams;                 /* devices may be fused to teams: yes. They get as many
                                          evaluations again, and three tenths of the seconds */
-    int64_t slices;                   /* of a micro-batch at most: 1. More get a tenth of the seconds */
+    int64_t slices;                   /* of a micro-batch at most, which has as many granules: 1. More get a
+                                         tenth of the seconds, have schedules of their own, and need
+                                         `trials` 0 */
     double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
