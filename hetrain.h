@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
        >>build           from a description to a context: parameters, plan, schedule, memory, devices
        >>batch           micro-batches of a job: checks, granules, slices
        >>flow            what holders of a block send each other piece by piece: gradients, weights
-       >>ring            reductions and gathers among many holders, joining of scalars
+       >>moves           reductions and gathers: order, groups, what goes on beside; joining of scalars
        >>exec            micro-batches into places, units into calls, actions into work
        >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
@@ -1630,8 +1630,11 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *pla
                                                              const het_allocator *allocator, het_needs *needs,
                                                              het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
-#define HETRAIN_RING_WINDOW 131072 /* elements of a message of REDUCE or GATHER under way at once */
-#define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other, not around a ring */
+#define HETRAIN_FLOW_WINDOW 131072 /* elements of a message of REDUCE or GATHER under way at once */
+#define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other without clusters (>>moves) */
+/* Which of the m holders of cluster c collects what they have for number i of the n holders of
+   cluster d: all counted from 0. Those of one cluster have it for each other. */
+#define HETRAIN_COLLECTOR(m, c, i, n, d) (((i) * (m) + ((d) + (m) * ((c) + 1) - (c)) % (m)) / (n))
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
 #define HETRAIN_TREE_MOST 16 /* ranks whose links are looked at; of more, those below one at most */
@@ -8515,18 +8518,13 @@ typedef struct heti_parameter {
    what they own and, beside it, what they use: a box of each parameter (heti_box_of). */
 typedef struct heti_owners {
     int64_t holders;
-    int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
+    int64_t *holder;          /* [holders] ranks, cluster by cluster, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
     int64_t *held;            /* [2 holders] */
-    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), no ring */
-    int64_t seats;            /* holders that reach each other without the host share one, the first
-                                 of them leads; their first ranks ascend */
-    int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
-    int64_t *group;           /* [seats] into heti_share.group; -1: a seat of one holder */
-    int64_t members;          /* of a ring: the first seat of each process or, in one process,
-                                 every seat */
-    int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
+    int64_t clusters;         /* of holders: their first ranks ascend */
+    int64_t *cluster;         /* [clusters + 1] numbers of holders, then `holders` */
+    int64_t *group;           /* [clusters] into heti_share.group, whose members they are; -1: none */
 } heti_owners;
 
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, with this from
@@ -8593,8 +8591,8 @@ typedef struct heti_slot {
     int64_t moving;                          /* number of that copy, until it has been waited for; 0: none */
 } heti_slot;
 
-/* Ranks whose devices reach each other: the holders of a seat, or the two ends of a lane, on which
-   one of two neighbouring stages sends to the other. */
+/* Ranks whose devices reach each other: the holders of a cluster, or the two ends of a lane, on
+   which one of two neighbouring stages sends to the other. */
 typedef struct heti_communicator {
     int64_t members;
     const int64_t *member;    /* [members] ranks; of a lane: the sender, then the receiver */
@@ -8609,7 +8607,7 @@ typedef struct heti_endpoint {
     het_communicator *handle;        /* NULL: not joined */
     int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the share that is put aside (heti_replan) */
     het_queue *queue;
-    het_event *event;         /* of a seat: what an op works on is there */
+    het_event *event;         /* of a cluster: what an op works on is there */
     int64_t given, finished;  /* ops */
     const char *op;           /* the last one given, for messages */
 } heti_endpoint;
@@ -8647,46 +8645,18 @@ typedef struct heti_message {
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank does at once in a reduction or gather of a block: an op of its seat's group, or a
-   flow to one rank and another one from one. */
-typedef struct heti_side { int64_t peer, begin, end; } heti_side; /* -1: nobody; elements of the block */
-typedef struct heti_move {
-    heti_endpoint *end;            /* the group's; NULL: flows */
-    int32_t whole;            /* its op is one on all of the block; 0: a message for each part */
-    int32_t add;              /* what is received is added */
-    heti_side send, receive;
-} heti_move;
-
 #define HETI_FLOW_WINDOW 4    /* large pieces under way at most, and small ones: a link's latency is met once */
 #define HETI_FLOW_SMALL 16    /* for so many */
 #define HETI_FLOW_PIECE (1 << 22) /* elements of one at most */
-#define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_FLOW_WINDOW) /* the same in a ring */
+#define HETI_FLOW_CHUNK (HETRAIN_FLOW_WINDOW / HETI_FLOW_WINDOW) /* the same where all holders have all of a block */
 #define HETI_JOINS (2 * HETRAIN_TREE_MOST + 2) /* up, to processes and to ranks below, to one without work */
-#define HETI_RING_BYTES (HETRAIN_RING_WINDOW * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
-/* Reductions and gathers of blocks, one after the other, each a list of moves. */
-typedef struct heti_ring_job { int64_t block; int32_t gather; } heti_ring_job;
-typedef struct heti_ring {
-    heti_ring_job *job;       /* [2 blocks] reductions, then gathers, as heti_order_moves has them */
-    int64_t planned, jobs, done; /* how many, those that the rank has come to, those that are over */
-    int64_t *order;           /* [2 blocks] blocks, as they are reduced, as they are gathered */
-    int64_t *reached;         /* [2 blocks] nanoseconds into the step when the rank last came to a
-                                 block's REDUCE, to its GATHER; 0: never */
-    int64_t *ready;           /* [2 blocks] when the last rank did, as VERDICT has told all */
-    int32_t running, more;    /* the job at `done` has begun; it has a present move */
-    heti_move move;
-    int64_t number;           /* of the move */
-    int64_t *start;           /* [ranks + 1] ranges of an op */
-    char *data[2];            /* of its flows: a window of chunks on the host; what leaves passes there
-                                 only from devices whose memory the host does not see */
-} heti_ring;
-
-/* What ranks that hold the same blocks send each other. In the moves of a ring these are sums, and
-   new weights. All else is sent because one of them, the driver, comes to something in its list:
-   terms of a gradient to their owners behind a backward call, or the sums at its REDUCE; weights to
-   the driver before a call; new weights to those who hold them at an owner's GATHER. All ranks know
-   all lists: sender and receiver walk over the same pieces, and there is nothing to agree upon. */
+/* What ranks that hold the same blocks send each other, because one of them, the driver, comes to
+   something in its list: terms of a gradient to their owners behind a backward call, or the sums at
+   its REDUCE; weights to the driver before a call; new weights to those who hold them at an owner's
+   GATHER. All ranks know all lists: sender and receiver walk over the same pieces, and there is
+   nothing to agree upon. */
 typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FLOW_GATHER = 2 } heti_flow_kind;
 #define HETI_FLOWS 3
 
@@ -8697,6 +8667,7 @@ typedef struct heti_flow_piece {
     int32_t pass;                     /* the action's kind or, of a stage that it first recomputes, F */
     int64_t call;                     /* the how manieth of the driver's calls that have something to send */
     int64_t moved, block, parameter;  /* the block of a REDUCE or GATHER; of the piece; -1: all of the block */
+    int64_t route;                    /* the cluster whose holders own it (heti_route) */
     int64_t first, count, end;        /* of those there are; count 0: there is nothing more */
     int64_t elements;                 /* of them that travel: those in a box, where one is used */
 } heti_flow_piece;
@@ -8704,8 +8675,7 @@ typedef struct heti_flow_piece {
 /* One direction of one kind between the rank and another one. */
 typedef struct heti_flow {
     heti_flow_kind kind;
-    int32_t receives, adds;           /* adds: what comes is added, not stored */
-    int32_t rings;                    /* it belongs to the ring, which gives it kind, peer and pieces move by move */
+    int32_t receives;                 /* sums that come are added, all else is stored */
     int64_t peer;
     heti_flow_piece next, *under_way; /* to be posted; [slots] number k is at k mod slots */
     heti_post *post;                  /* [slots] */
@@ -8715,13 +8685,19 @@ typedef struct heti_flow {
     size_t slot;                      /* bytes of one */
 } heti_flow;
 typedef struct heti_flows {
-    heti_flow *flow;                  /* [flows + 2] of each kind both ways with each rank that holds one of this
-                                         rank's sharded or direct blocks as well; then the ring's: what
-                                         leaves, what comes */
+    heti_flow *flow;                  /* [flows] of each kind both ways with each rank with which this one
+                                         shares flows of a block (heti_share_flows) */
     int64_t flows;
     int64_t *record, *begun;          /* [2 blocks] of a block's REDUCE, of its GATHER: -1: not come to; 1: a
                                          piece was posted since */
-    int64_t *taken;                   /* [blocks] pieces of others' sums that were added */
+    int64_t *order;                   /* [2 blocks] blocks, as they are reduced, as they are gathered */
+    int64_t *reached;                 /* [2 blocks] nanoseconds into the step when the rank last came to a
+                                         block's REDUCE, to its GATHER; 0: never */
+    int64_t *ready;                   /* [2 blocks] when the last rank did, as VERDICT has told all */
+    int64_t *ticket;                  /* [2 blocks] of the last op of the rank's group that REDUCE or GATHER needs */
+    int64_t *start;                   /* [ranks + 1] ranges of an op */
+    int64_t turn;                     /* place in `order` of the block that is the group's */
+    int64_t wanted, ended;            /* REDUCEs and GATHERs of groups that the rank has come to, that are over */
     float *buffer[2][2];              /* device, of sums and of weights: terms that call number c adds are in
                                          [c % 2] until they are sent, weights that it uses while it runs */
     int64_t floats[2];                /* of a buffer: what all blocks of a unit take there, a term 2 */
@@ -8781,7 +8757,6 @@ typedef struct heti_part {
     size_t exchange_bytes;               /* of each */
     heti_graph *graph;                   /* [graphs] */
     int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
-    heti_ring ring;
     heti_flows flow;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
     heti_endpoint *end;                  /* [ends + 1] in the order of heti_share.group; the last: no group, but
@@ -9401,8 +9376,8 @@ static het_result heti_clear(heti_rank *r, void *to, int64_t count, size_t size)
    ============================================================================================== */
 
 typedef enum heti_channel {
-    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_JOIN = 1, HETI_CHANNEL_RING = 2, HETI_CHANNEL_FLOW = 3 /* ... 5 */,
-        HETI_CHANNEL_SPREAD = 6, HETI_CHANNEL_TEAM = 7, HETI_CHANNELS = 9 /* one is the caller's */
+    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_JOIN = 1, HETI_CHANNEL_FLOW = 2 /* ... 4 */, HETI_CHANNEL_SPREAD = 5,
+        HETI_CHANNEL_TEAM = 6, HETI_CHANNELS = HETRAIN_CALLERS_CHANNEL + 1
 } heti_channel;
 /* a transport's channel number holds the channel and both ranks' places in their processes */
 #define HETI_PROCESS_RANKS 1024
@@ -9557,7 +9532,7 @@ static void heti_count_sent(heti_rank *r, int64_t peer, heti_channel channel, in
     } else if (channel == HETI_CHANNEL_TEAM) {
         traffic->exchanges++;
         traffic->exchange_bytes += bytes;
-    } else if (channel >= HETI_CHANNEL_RING && channel < HETI_CHANNEL_SPREAD) {
+    } else if (channel >= HETI_CHANNEL_FLOW && channel < HETI_CHANNEL_SPREAD) {
         traffic->reductions++;
         traffic->reduction_bytes += bytes;
     }
@@ -9649,7 +9624,7 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
-    else if (r->part->ring.running || r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
+    else if (r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
@@ -9668,11 +9643,10 @@ static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f-
 /* Whom the rank's reductions wait for; -1: nobody. */
 static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
-    const heti_move *m = &part->ring.move;
-    if (part->ring.running && m->end) return r->ctx->share.group[m->end->group].member[m->end->member == 0];
-    if (part->ring.running) return m->receive.peer >= 0 ? m->receive.peer : m->send.peer;
     for (int64_t i = 0; i < part->flow.flows; i++)
         if (heti_flow_left(&part->flow.flow[i])) return part->flow.flow[i].peer;
+    for (const heti_endpoint *end = part->end; end < part->end + part->ends; end++)
+        if (end->finished < end->given) return r->ctx->share.group[end->group].member[end->member == 0];
     return -1;
 }
 
@@ -9707,14 +9681,13 @@ static void heti_forget_mail(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         ctx->threads.posted[i] = NULL;
-        r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
-        r->part->ring.running = 0;
+        r->part->flow.turn = r->part->flow.wanted = r->part->flow.ended = 0;
         for (int64_t m = 0; m < r->part->message_count + 2; m++) r->part->message[m].action.kind = -1;
         for (int64_t m = 0; m < 2; m++)
             if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
         HETI_CLEAR(r->join, HETI_JOINS);
-        for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
+        for (int64_t m = 0; m < r->part->flow.flows; m++) {
             heti_flow *f = &r->part->flow.flow[m];
             HETI_CLEAR(f->post, f->slots);
             f->begun = f->ended = f->next.count = 0;
@@ -9886,15 +9859,14 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 
 /* =================================================================================================
    >>communicator  Devices that reach each other without the host: finding out who can, joining,
-   giving
-            ops, leaving.
+                   giving ops, leaving.
 
    Ranks whose devices are at different places can be members of one group (>>communicator_api). Two
-   uses: the holders of a block that reach each other share a seat (heti_find_seats), where
-   reductions and gathers begin and end (>>ring); and neighbouring stages have a lane each way, so
-   that the order of messages between two ranks, which het_schedule_check has proved, is the order
-   of the lane's ops, and nothing else is ordered. Groups are joined one after the other, in the
-   order in which all processes know them. An op waits for what it works on by an event of the
+   uses: the holders of a block that reach each other are a cluster, inside of which ops reduce and
+   gather (>>moves); and neighbouring stages have a lane each way, so that the order of messages
+   between two ranks, which het_schedule_check has proved, is the order of the lane's ops, and
+   nothing else is ordered. Groups are joined one after the other, in the order in which all
+   processes know them. An op waits for what it works on by an event of the
    device; that it has run is polled where the rank looks after its messages (heti_wait), so that
    the host waits under its deadlines and hears of other ranks' failures, and the device's own queue
    never stands behind an op that may not come. Scalars of the verdict, sharded gradients and
@@ -9986,6 +9958,15 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
                      heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
+/* Ops of a group that are under way at most: one block's, one for each cluster. */
+static int64_t heti_ops_of(const het_ctx *ctx, int64_t g) {
+    int64_t most = 1;
+    for (const heti_owners *o = ctx->share.owners; o < ctx->share.owners + ctx->chain.block_count; o++)
+        for (int64_t c = 0; c < o->clusters; c++)
+            if (o->group[c] == g) most = heti_max(most, o->clusters);
+    return most;
+}
+
 /* All local members of a group join it. */
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
@@ -9998,7 +9979,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         if (!end) continue;
         const het_result result = groups->iface->join(
             groups->self, &r->device, id, group->members, end->member,
-            group->lane ? r->part->message_count + 2 : group->members, &end->handle);
+            group->lane ? r->part->message_count + 2 : heti_ops_of(ctx, g), &end->handle);
         if (result != HET_OK) {
             end->handle = NULL;
             return heti_join_fail(ctx, r, end, result, "join");
@@ -10977,52 +10958,67 @@ static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t en
     return 0;
 }
 
-static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
-    return owners->holder[owners->seat[seat]];
-}
-
-/* Which seats of a block are members of its ring: see >>ring. */
-static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
-    const int64_t last = owners->seats - 1, process = heti_process_of(ctx, heti_seat_rank(owners, 0));
-    const int spread = heti_process_of(ctx, heti_seat_rank(owners, last)) != process;
-    for (int64_t s = 0; s <= last; s++)
-        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(owners, s)) != heti_process_of(ctx,
-            heti_seat_rank(owners, s - 1)))
-            owners->member[owners->members++] = s;
-    owners->member[owners->members] = owners->seats;
-}
-
-/* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere
+/* Whether a rank reaches the ranks [count] without the host: all are somewhere, and each somewhere
    else. */
-static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count) {
+static int heti_reaches(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count) {
     const uint64_t *place = ctx->world.place;
     for (int64_t i = 0; i < count; i++)
-        if (place[rank] == 0 || place[seated[i]] == 0 || place[seated[i]] == place[rank]) return 0;
+        if (place[rank] == 0 || place[other[i]] == 0 || place[other[i]] == place[rank]) return 0;
     return 1;
 }
 
 /* Whether what goes from stage to stage between two ranks takes a lane. Teams have none. */
 static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
-    return from != to && heti_may_sit(ctx, from, &to, 1) && heti_team_size(ctx->share.plan, from) == 1 &&
+    return from != to && heti_reaches(ctx, from, &to, 1) && heti_team_size(ctx->share.plan, from) == 1 &&
            heti_team_size(ctx->share.plan, to) == 1;
 }
 
-/* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may
-   sit. */
-static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
+/* Whether ranks have only parts of a block's weights, which calls fetch, or of its gradient
+   (HETI_FLOW_SUMS), whose terms calls send. */
+static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
+    const int weights = kind == HETI_FLOW_WEIGHTS;
+    return ctx->share.plan->shard >= (weights ? HET_SHARD_WEIGHTS : HET_SHARD_GRADIENTS) &&
+           (weights || !ctx->chain.block[b].frozen) && ctx->share.owners[b].holders > 1;
+}
+
+/* Whether holders of a block have unlike parts of it, so that each sends to each. */
+static int heti_is_apart(const het_ctx *ctx, int64_t b, const int64_t *rank) {
+    for (int64_t i = 0; i < ctx->share.owners[b].holders; i++)
+        if (heti_keeps(ctx->share.plan, rank[i]) || heti_is_boxed(ctx, rank[i], b)) return 1;
+    return heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b);
+}
+
+/* Whether a rank is of the cluster of ranks [count]: their devices reach each other without the
+   host or, where a block's holders are `spread`, all are of one process. */
+static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count, int spread) {
+    if (ctx->world.place[other[0]] != 0) return heti_reaches(ctx, rank, other, count);
+    return spread && ctx->world.place[rank] == 0 && heti_process_of(ctx, rank) == heti_process_of(ctx, other[0]);
+}
+
+/* Gives the ranks, ascending in by_rank for now, their clusters: each takes the first one that it
+   is of. Where all are alone, more than HETRAIN_DIRECT are divided into as many clusters as each
+   has holders. */
+static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owners) {
     const int64_t holders = owners->holders;
     int64_t *rank = owners->by_rank, taken = 0, i;
+    const int apart = heti_is_apart(ctx, b, rank),
+              spread = heti_process_of(ctx, rank[0]) != heti_process_of(ctx, rank[holders - 1]);
     for (int64_t next = 0; next < holders; next++) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
-        owners->seat[owners->seats++] = first;
-        for (i = next; i < holders && (i == next || ctx->world.place[owners->holder[first]] != 0); i++) {
-            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], owners->holder + first, taken - first)) continue;
+        owners->cluster[owners->clusters++] = first;
+        for (i = next; i < holders && (i == next || !apart); i++) {
+            if (rank[i] < 0 || (i > next && !heti_is_of_cluster(ctx, rank[i], owners->holder + first, taken - first,
+                                                                spread))) continue;
             owners->holder[taken++] = rank[i];
             rank[i] = -1;
         }
     }
-    owners->seat[owners->seats] = holders;
+    if (owners->clusters == holders && holders > HETRAIN_DIRECT && !apart) {
+        while (owners->clusters > 1 && (owners->clusters - 1) * (owners->clusters - 1) >= holders) owners->clusters--;
+        for (i = 0; i < owners->clusters; i++) owners->cluster[i] = i * holders / owners->clusters;
+    }
+    owners->cluster[owners->clusters] = holders;
     for (taken = 0; taken < holders; taken++) {
         for (i = taken; i > 0 && owners->holder[rank[i - 1]] > owners->holder[taken]; i--) rank[i] = rank[i - 1];
         rank[i] = taken;
@@ -11039,27 +11035,16 @@ static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) 
     owners->holders++;
 }
 
-/* Whether ranks have only parts of a block's weights, which calls fetch, or of its gradient
-   (HETI_FLOW_SUMS), whose terms calls send. */
-static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
-    const int weights = kind == HETI_FLOW_WEIGHTS;
-    return ctx->share.plan->shard >= (weights ? HET_SHARD_WEIGHTS : HET_SHARD_GRADIENTS) &&
-           (weights || !ctx->chain.block[b].frozen) && ctx->share.owners[b].holders > 1;
-}
-
 /* What each holder of a block holds of its weights: all; what it owns, which stands in `held`; or
-   its part of what its near set holds, a keeper nothing. And whether the block takes flows. */
+   its part of what its near set holds, a keeper nothing. */
 static void heti_build_held(const het_ctx *ctx, int64_t b, double *owed) {
     const het_plan *plan = ctx->share.plan;
     heti_owners *owners = &ctx->share.owners[b];
     const int sharded = heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b), near = sharded && ctx->share.near;
     int64_t k;
-    owners->direct = sharded || (!ctx->chain.block[b].frozen && owners->members == owners->holders &&
-                                 owners->holders > 1 && owners->holders <= HETRAIN_DIRECT);
     for (int64_t i = 0; i < owners->holders; i++) {
         const int64_t rank = owners->holder[i];
         const int keeps = heti_keeps(plan, rank), boxed = heti_is_boxed(ctx, rank, b);
-        owners->direct |= keeps || boxed;
         for (k = 0; near && k < i && !heti_in_set(plan, owners->holder[k], plan->near[rank]); k++) {}
         if (near && keeps) owners->held[2 * i + 1] = owners->held[2 * i];
         else if (near && k == i) heti_divide_block(ctx, b, plan->near[rank], owed);
@@ -11074,7 +11059,7 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
     const het_plan *plan = ctx->share.plan;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
-        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
+        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their clusters */
         for (int64_t s = 0; s < plan->stages; s++) {
             const int64_t leader = plan->stage[s].rank;
             if (!heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end)) continue;
@@ -11086,14 +11071,12 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
         owners->holder = rank + owners->holders;
         owners->cut = owners->holder + owners->holders;
         owners->held = owners->cut + owners->holders + 1;
-        owners->seat = owners->held + 2 * owners->holders;
-        owners->group = owners->seat + owners->holders + 1;
-        owners->member = owners->group + owners->holders;
-        table = owners->member + owners->holders + 1;
-        heti_find_seats(ctx, owners);
+        owners->cluster = owners->held + 2 * owners->holders;
+        owners->group = owners->cluster + owners->holders + 1;
+        table = owners->group + owners->holders;
+        heti_find_clusters(ctx, b, owners);
         heti_divide_block(ctx, b, -1, owed);
         for (int64_t i = 0; i < owners->holders; i++) owners->cut[i + 1] = owners->held[2 * i + 1];
-        heti_find_members(ctx, owners);
         heti_build_held(ctx, b, owed + plan->ranks);
     }
 }
@@ -11115,18 +11098,19 @@ static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t memb
     return g;
 }
 
-/* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes
-   between the stages of pipelines. */
+/* The groups of a plan, in the same order in all processes: clusters of blocks that are trained
+   whose devices reach each other, lanes between the stages of pipelines. */
 static void heti_find_groups(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     const int trains = ctx->desc.inference != HET_YES;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
-        for (int64_t s = 0; s < owners->seats; s++) {
-            const int64_t members = owners->seat[s + 1] - owners->seat[s];
-            owners->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
-                owners->holder + owners->seat[s], members, 0) : -1;
+        for (int64_t c = 0; c < owners->clusters; c++) {
+            const int64_t *member = owners->holder + owners->cluster[c],
+                          members = owners->cluster[c + 1] - owners->cluster[c];
+            owners->group[c] = members > 1 && trains && !block->frozen && heti_reaches(ctx, member[0], member + 1, 1)
+                                   ? heti_find_group(ctx, member, members, 0) : -1;
         }
     }
     for (int64_t s = 0; s + 1 < plan->stages; s++) {
@@ -11213,7 +11197,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
                 holders += heti_team_size(plan, plan->stage[s].rank);
     for (int64_t i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
-    *table = HETI_TAKE(&share->arena, int64_t, 8 * holders + 3 * ctx->chain.block_count);
+    *table = HETI_TAKE(&share->arena, int64_t, 7 * holders + 2 * ctx->chain.block_count);
     share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
     *owed = HETI_TAKE(&share->arena, double, 2 * ctx->world.ranks);
     share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
@@ -11533,11 +11517,63 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
     return ctx->chain.parameter[last].weight_offset + heti_weight_floats(ctx->chain.parameter[last].type, element);
 }
 
-/* Whether something of a block flows between two of its holders. */
-static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t other) {
+/* The cluster that a holder is in. */
+static int64_t heti_cluster_of(const int64_t *cluster, int64_t clusters, int64_t holder) {
+    int64_t low = 0, high = clusters - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (cluster[middle] <= holder) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+/* Through which holder of its own cluster goes what a holder has for another. Sums go to it and
+   from there to their owner, new weights from their owner to it and from there to the others. */
+static int64_t heti_via(const int64_t *cluster, int64_t clusters, int64_t holder, int64_t other) {
+    const int64_t c = heti_cluster_of(cluster, clusters, holder), d = heti_cluster_of(cluster, clusters, other);
+    return cluster[c] + HETRAIN_COLLECTOR(cluster[c + 1] - cluster[c], c, other - cluster[d],
+                                          cluster[d + 1] - cluster[d], d);
+}
+
+/* Elements of a block that a holder has to do with as a collector of its cluster: of those that the
+   holders of cluster `route` own what it collects (heti_via), in its own cluster what it owns. */
+static void heti_collected(const heti_owners *o, int64_t holder, int64_t route, int64_t *first, int64_t *end) {
+    const int64_t *own = o->cluster + heti_cluster_of(o->cluster, o->clusters, holder), *of = o->cluster + route,
+                  size = own[1] - *own, owners = of[1] - *of, number = holder - *own,
+                  up = size - 1 - (o->clusters * size + (of - own)) % size; /* quotients are rounded up */
+    *first = o->cut[*of + (number * owners + up) / size];
+    *end = o->cut[*of + ((number + 1) * owners + up) / size];
+}
+
+/* Of these, sums that come from a holder, or new weights that go to it. What a group moves is not
+   among them. */
+static void heti_route(const heti_owners *o, int64_t from, int64_t to, int64_t route, int64_t *first, int64_t *end) {
+    const int64_t own = heti_cluster_of(o->cluster, o->clusters, to),
+                  far = heti_cluster_of(o->cluster, o->clusters, from);
+    const int passes = from == to ? route == own : own == far ? o->group[own] < 0 :
+                       route == own && heti_via(o->cluster, o->clusters, from, to) == from;
+    *first = *end = 0;
+    if (passes) heti_collected(o, to, route, first, end);
+}
+
+/* Whether something of a block moves at its REDUCE and GATHER: several ranks hold it, or one has
+   boxes of it beside what it owns. */
+static int heti_is_shared(const het_ctx *ctx, int64_t b) {
     const heti_owners *owners = &ctx->share.owners[b];
-    return (owners->direct || heti_is_sharded(ctx, HETI_FLOW_SUMS, b)) && heti_holder_of(owners, rank) >= 0 &&
-           heti_holder_of(owners, other) >= 0;
+    return !ctx->chain.block[b].frozen && (owners->holders > 1 || heti_is_boxed(ctx, owners->holder[0], b));
+}
+
+/* Whether something of a block flows between two ranks. */
+static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t other) {
+    const heti_owners *o = &ctx->share.owners[b];
+    const int64_t i = heti_holder_of(o, rank), k = heti_holder_of(o, other);
+    if (i < 0 || k < 0 || i == k) return 0;
+    if (heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b)) return 1;
+    const int64_t c = heti_cluster_of(o->cluster, o->clusters, i);
+    if (!heti_is_shared(ctx, b)) return 0;
+    if (c == heti_cluster_of(o->cluster, o->clusters, k)) return o->group[c] < 0;
+    return heti_via(o->cluster, o->clusters, i, k) == i || heti_via(o->cluster, o->clusters, k, i) == k;
 }
 
 static int heti_same_holders(const heti_owners *a, const heti_owners *b) {
@@ -11545,31 +11581,25 @@ static int heti_same_holders(const heti_owners *a, const heti_owners *b) {
            memcmp(a->holder, b->holder, HETI_CAST(size_t, a->holders) * sizeof *a->holder) == 0;
 }
 
-/* The flows with ranks that share a sharded or direct block with this one, written to `flow` unless
-   it is NULL. */
+/* The flows with ranks that share a block's with this one, written to `flow` unless it is NULL. */
 static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     const het_ctx *ctx = r->ctx;
     int64_t earlier, count = 0;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
-        if (!heti_share_flows(ctx, b, r->rank, r->rank)) continue;
-        if (b > 0 && heti_share_flows(ctx, b - 1, r->rank, r->rank) && heti_same_holders(owners, owners - 1)) continue;
+        if (b > 0 && heti_same_holders(owners, owners - 1) && owners->clusters == owners[-1].clusters &&
+            ctx->chain.block[b].frozen == ctx->chain.block[b - 1].frozen) continue;
         for (int64_t k = 0; k < owners->holders; k++) {
             const int64_t peer = owners->holder[k];
-            for (earlier = 0; earlier < b && !heti_share_flows(ctx, earlier, r->rank, peer); earlier++) {}
-            if (peer == r->rank || earlier < b) continue;
+            for (earlier = 0; earlier <= b && !heti_share_flows(ctx, earlier, r->rank, peer); earlier++) {}
+            if (earlier != b) continue;
             for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
                 if (!flow) continue;
                 flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
                 flow[count].receives = i % 2;
-                flow[count].adds = flow[count].kind == HETI_FLOW_SUMS;
                 flow[count].peer = peer;
             }
         }
-    }
-    for (int32_t i = 0; i < 2 && flow; i++) {
-        flow[count + i].rings = 1;
-        flow[count + i].receives = i;
     }
     return count;
 }
@@ -11649,16 +11679,27 @@ static size_t heti_flow_data(const heti_rank *r, int64_t i) {
 static int64_t heti_flow_slots(const heti_rank *r, int64_t i) {
     const heti_flows *flow = &r->part->flow;
     const int kind = i / 2 % HETI_FLOWS != HETI_FLOW_SUMS;
-    if (i >= flow->flows) return HETI_FLOW_WINDOW;
     if (!heti_holds_all(r->ctx)) return heti_flow_data(r, i) > 0 ? 1 : HETI_FLOW_WINDOW;
     if (heti_flow_data(r, i) == 0) return HETI_FLOW_SMALL;
-    return heti_min(HETI_FLOW_SMALL, heti_min(flow->pieces[kind], heti_max(flow->part / HETRAIN_RING_WINDOW,
-                                              HETRAIN_RING_WINDOW / flow->piece[kind])));
+    return heti_min(HETI_FLOW_SMALL, heti_min(flow->pieces[kind], heti_max(flow->part / HETRAIN_FLOW_WINDOW,
+                                              HETRAIN_FLOW_WINDOW / flow->piece[kind])));
 }
 
 /* Elements that travel together at most. Boxes are packed. */
 static int64_t heti_most_piece(const het_ctx *ctx) {
-    return ctx->share.boxes ? 1 << 16 : heti_holds_all(ctx) ? HETI_RING_CHUNK : HETI_FLOW_PIECE;
+    return ctx->share.boxes ? 1 << 16 : heti_holds_all(ctx) ? HETI_FLOW_CHUNK : HETI_FLOW_PIECE;
+}
+
+/* For how many holders of another cluster one collects at most; 0: all are alone, or a group moves
+   what is inside of clusters. */
+static int64_t heti_reach(const heti_owners *o) {
+    int64_t most = 0, least = 0;
+    for (int64_t c = 0; c < o->clusters; c++) {
+        const int64_t size = o->cluster[c + 1] - o->cluster[c];
+        most = heti_max(most, size);
+        if (size > 1 && o->group[c] < 0) least = least > 0 ? heti_min(least, size) : size;
+    }
+    return least > 0 ? heti_ceil_div(most, least) : 0;
 }
 
 /* What the rank's flows need: peers and buffers. */
@@ -11677,14 +11718,17 @@ static void heti_count_flows(heti_rank *r) {
     }
     for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
-        const int sums = heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || (owners->direct && !ctx->chain.block[b].frozen);
-        int64_t most[2] = { 0, owners->direct ? ctx->chain.block[b].weight_floats : 0 };
+        const int moves = heti_is_shared(ctx, b) && (owners->clusters > 1 || owners->group[0] < 0),
+                  sums = moves || heti_is_sharded(ctx, HETI_FLOW_SUMS, b);
+        const int64_t reach = heti_reach(owners), ranges[2] = { reach > 0 ? owners->clusters : 1, 1 };
+        int64_t most[2] = { 0, 0 };
         if (sums) flow->part += ctx->chain.block[b].elements / owners->holders;
+        if (moves || heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b)) most[1] = ctx->chain.block[b].weight_floats;
         for (int64_t i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
-            most[0] = heti_max(most[0], owners->cut[i + 1] - owners->cut[i]);
+            most[0] = heti_max(most[0], heti_max(1, reach) * (owners->cut[i + 1] - owners->cut[i]));
         for (int i = 0; i < 2; i++) {
             flow->piece[i] = heti_max(flow->piece[i], heti_min(most[i], heti_most_piece(ctx)));
-            flow->pieces[i] += heti_ceil_div(most[i], heti_most_piece(ctx));
+            flow->pieces[i] += heti_ceil_div(most[i], heti_most_piece(ctx)) * ranges[i];
         }
     }
 }
@@ -12111,7 +12155,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
-        r->part->flow.flows > 0 || r->part->members > 1 || ctx->share.updates > 1)
+        (r->part->flow.flows > 0 && !heti_holds_all(ctx)) || r->part->members > 1 || ctx->share.updates > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++)
@@ -12119,22 +12163,16 @@ static int64_t heti_graph_places(const heti_rank *r) {
     return 2 * r->part->actions + 16;
 }
 
-/* What messages, exchanges, rings and flows of a rank need on the host. */
+/* What messages, exchanges and flows of a rank need on the host. */
 static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const int64_t outgoing = r->ctx->world.ranks > 1 ? 2 : 0;
-    int rings = 0;
     size_t mark;
-    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        const heti_owners *owners = &r->ctx->share.owners[b];
-        rings |= !owners->direct && owners->holders > 1 && !r->ctx->chain.block[b].frozen &&
-                 heti_holder_of(owners, r->rank) >= 0;
-    }
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
         if (arena->base) part->message[i].post = post;
     }
-    for (int64_t i = 0; i < part->flow.flows + 2; i++) {
+    for (int64_t i = 0; i < part->flow.flows; i++) {
         const int64_t slots = heti_flow_slots(r, i);
         heti_post *post = HETI_TAKE(arena, heti_post, slots);
         heti_flow_piece *under_way = HETI_TAKE(arena, heti_flow_piece, slots);
@@ -12142,7 +12180,7 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
         part->flow.flow[i].post = post;
         part->flow.flow[i].under_way = under_way;
         part->flow.flow[i].slots = slots;
-        part->flow.flow[i].slot = i < part->flow.flows ? heti_flow_data(r, i) : HETI_RING_CHUNK * sizeof(double);
+        part->flow.flow[i].slot = heti_flow_data(r, i);
     }
     mark = arena->used;
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
@@ -12151,8 +12189,6 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     }
     for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
-    part->ring.data[1] = HETI_TAKE(arena, char, rings ? HETI_RING_BYTES : 0);
-    part->ring.data[0] = HETI_TAKE(arena, char, rings && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (int64_t i = 0; i < part->flow.flows; i++) {
         const size_t bytes = HETI_CAST(size_t, heti_flow_slots(r, i)) * heti_flow_data(r, i);
         char *data = HETI_TAKE_BYTES(arena, bytes);
@@ -12185,19 +12221,17 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count * heti_window(ctx->share.plan));
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends + 1);
-    part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows + 2);
+    part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows);
     part->flow.record = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
     part->flow.begun = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
-    part->flow.taken = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
     part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
-    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->chain.block_count);
-    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
-    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
-    part->ring.order = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
-    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
+    int64_t **const of_moves[] = { &part->flow.order, &part->flow.reached, &part->flow.ready, &part->flow.ticket };
+    for (int i = 0; i < HETI_COUNT(of_moves); i++)
+        *of_moves[i] = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
+    part->flow.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (!arena->base) continue;
@@ -13092,7 +13126,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 /* =================================================================================================
    >>flow  What holders of a block send each other piece by piece: sums to their owners and new
            weights back, terms of gradients and weights of which a rank has only a part (ZeRO-2,
-           ZeRO-3), what keepers sum and update, and the moves of a ring (>>ring).
+           ZeRO-3), and what keepers sum and update.
 
    A flow is one direction of one kind between two ranks. heti_next_piece says which elements travel
    next; heti_advance_flow posts them, up to a window at once, and copies or adds what has come.
@@ -13103,11 +13137,10 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
    terms from each peer, as large as a piece: a rank that computes takes what has come between its
    units only, and what comes then should be all there is of a block. Else sums go to the owners
-   at REDUCE, and new weights come at GATHER from their owners to all who hold them: blocks in the
-   order of heti_order_moves, all on their way at once, through a window of pieces from each peer.
-   So a link's latency is met once, and K holders send what they would around a ring, (K - 1) / K of
-   the block. Float sums are added in one order (heti_is_next). Every rank knows all lists of
-   actions, and so which pieces it gets from whom in which order. Whoever waits goes on sending and
+   at REDUCE, and new weights come at GATHER from their owners to all who hold them (>>moves), in
+   the order of heti_order_moves, all on their way at once, through a window of pieces from each
+   peer. Float sums are added in one order (heti_is_next). Every rank knows all lists of actions,
+   and so which pieces it gets from whom in which order. Whoever waits goes on sending and
    receiving, so that nobody waits for ever.
    Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
    8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
@@ -13235,12 +13268,9 @@ static int64_t heti_driver(const heti_rank *r, const heti_flow *f) {
     return fetched == f->receives ? r->rank : f->peer;
 }
 
-/* Whether something moves at a block's REDUCE, or GATHER: several ranks hold it, or one has boxes
-   of it beside what it owns. */
+/* Whether something moves at a block's REDUCE, or GATHER. */
 static int heti_is_moved(const het_ctx *ctx, int gather, int64_t b) {
-    const heti_owners *owners = &ctx->share.owners[b];
-    return !ctx->chain.block[b].frozen && (owners->holders > 1 || owners->direct) &&
-           (gather || !heti_is_sharded(ctx, HETI_FLOW_SUMS, b));
+    return heti_is_shared(ctx, b) && (gather || !heti_is_sharded(ctx, HETI_FLOW_SUMS, b));
 }
 
 /* Whether an action is such a one. */
@@ -13252,8 +13282,7 @@ static int heti_has_moves(const het_ctx *ctx, const het_action *a) {
 /* Whether something of a kind flows because of an action, of a pass's call of a unit. */
 static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
-        return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) &&
-               ctx->share.owners[a->stage].direct && heti_has_moves(ctx, a);
+        return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) && heti_has_moves(ctx, a);
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
     if (pass != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
     if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, pass, unit) : heti_uses_weights(ctx, pass, unit)))
@@ -13274,8 +13303,8 @@ static int heti_next_moved(const heti_rank *r, heti_flow_kind kind, heti_flow_pi
     const int gather = kind == HETI_FLOW_GATHER;
     const heti_job job = r->ctx->task.job;
     while (++p->action < (job == HETI_JOB_STEP || (job == HETI_JOB_GRADIENTS && !gather) ? blocks : 0)) {
-        p->moved = r->part->ring.order[gather * blocks + p->action];
-        if (heti_is_moved(r->ctx, gather, p->moved) && r->ctx->share.owners[p->moved].direct) return 1;
+        p->moved = r->part->flow.order[gather * blocks + p->action];
+        if (heti_is_moved(r->ctx, gather, p->moved)) return 1;
     }
     return 0;
 }
@@ -13308,20 +13337,24 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
 }
 
 /* What one rank sends another of a block: of terms elements that the receiver owns, of weights
-   floats that the sender holds, or owns and the receiver holds. */
+   floats that the sender holds; at its REDUCE and GATHER what takes this way (heti_route). */
 static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
                             heti_flow_piece *p) {
     const het_plan *plan = ctx->share.plan;
     const heti_owners *owners = &ctx->share.owners[p->block];
     const int64_t from = heti_holder_of(owners, sender), to = heti_holder_of(owners, receiver);
-    const int64_t *range;
     p->first = p->end = 0;
     if (from < 0 || to < 0) return;
     if (kind == HETI_FLOW_SUMS && heti_keeps(plan, sender)) return; /* it has made none */
     if (kind == HETI_FLOW_WEIGHTS && ctx->share.near && plan->near[sender] != plan->near[receiver]) return;
-    range = kind == HETI_FLOW_WEIGHTS ? owners->held + 2 * from : owners->cut + (kind == HETI_FLOW_SUMS ? to : from);
-    p->first = range[0];
-    p->end = range[1];
+    if (p->unit < 0) {
+        if (kind == HETI_FLOW_SUMS) heti_route(owners, from, to, p->route, &p->first, &p->end);
+        else heti_route(owners, to, from, p->route, &p->first, &p->end);
+    } else {
+        const int64_t *range = kind == HETI_FLOW_WEIGHTS ? owners->held + 2 * from : owners->cut + to;
+        p->first = range[0];
+        p->end = range[1];
+    }
     if (kind == HETI_FLOW_SUMS || (kind == HETI_FLOW_GATHER && heti_is_boxed(ctx, receiver, p->block))) return;
     if (kind == HETI_FLOW_GATHER) {
         p->first = heti_max(p->first, owners->held[2 * to]);
@@ -13337,8 +13370,8 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
     p->end = heti_weight_place(ctx, p->block, p->end);
 }
 
-/* Moves to the next block of the present call or, where it uses only vectors, to the next of these;
-   0: there is none. */
+/* Moves to the next route of a block or, where a call uses only vectors, to the next of these, to
+   the next block of the present call; 0: there is none. */
 static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_piece *p) {
     const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, p->pass, p->unit) == 1;
     for (;;) {
@@ -13347,6 +13380,8 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
             if (v->block == p->block && v->desc.columns == 1) return 1;
         }
         p->parameter = -1;
+        if (p->unit < 0 && p->block >= 0 && ++p->route < ctx->share.owners[p->block].clusters) return 1;
+        p->route = 0;
         if (p->unit < 0) p->block = p->block < 0 ? p->moved : -1;
         else p->block = heti_next_flowing(ctx, kind, p->unit, p->block);
         if (p->block < 0 || !vectors) return p->block >= 0;
@@ -13371,13 +13406,12 @@ static int64_t heti_piece_elements(const het_ctx *ctx, int64_t user, const heti_
 static void heti_next_piece(const heti_rank *r, heti_flow *f) {
     const het_ctx *ctx = r->ctx;
     const int64_t sender = f->receives ? f->peer : r->rank, receiver = f->receives ? r->rank : f->peer,
-                  most = f->rings ? HETI_RING_CHUNK : heti_most_piece(ctx);
+                  most = heti_most_piece(ctx);
     heti_flow_piece *p = &f->next;
     do {
         p->first += p->count;
         while ((p->count = heti_min(most, p->end - p->first)) <= 0) {
             p->count = 0;
-            if (f->rings) return;
             if (p->call >= 0 && heti_next_range(ctx, f->kind, p)) {
                 heti_flow_range(ctx, f->kind, sender, receiver, p);
                 continue;
@@ -13404,7 +13438,6 @@ static heti_flow_piece heti_before_pieces(int64_t action) {
 static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     HETI_CLEAR(flow->call, HETI_FLOWS);
-    HETI_CLEAR(flow->taken, r->ctx->chain.block_count);
     HETI_CLEAR(flow->begun, 2 * r->ctx->chain.block_count);
     for (int64_t i = 0; i < 2 * r->ctx->chain.block_count; i++) flow->record[i] = -1;
     for (heti_flow *f = flow->flow; f < flow->flow + flow->flows; f++) {
@@ -13466,30 +13499,74 @@ static het_result heti_copy_runs(heti_rank *r, const heti_flow *f, const heti_fl
     while (heti_next_run(r->ctx, heti_piece_user(r, f), p->block, p->first + p->count, &run)) {
         void *at = heti_piece_at(r, f->kind, f->receives, p, &run);
         if (!f->receives) HETI_TRY(heti_copy_out(r, data, at, run.count, size));
-        else if (f->adds) HETI_TRY(heti_add_terms(r, at, data, run.count, size, 0));
+        else if (f->kind == HETI_FLOW_SUMS) HETI_TRY(heti_add_terms(r, at, data, run.count, size, 0));
         else HETI_TRY(heti_copy_in(r, at, data, run.count, size));
         data += HETI_CAST(size_t, run.count) * size;
     }
     return f->receives ? heti_sync(r) : HET_OK;
 }
 
+/* The oldest piece of a flow that has not come or left; count 0: there is none. */
+static const heti_flow_piece *heti_oldest_piece(const heti_flow *f) {
+    return f->begun > f->ended ? &f->under_way[f->ended % f->slots] : &f->next;
+}
+
+/* A flow is behind the last element of a piece that another has at the same place in its list. */
+static int heti_is_behind(const heti_flow *f, const heti_flow_piece *p) {
+    const heti_flow_piece *at = heti_oldest_piece(f);
+    if (at->count == 0 || at->action != p->action) return at->count == 0 || at->action > p->action;
+    return at->route != p->route ? at->route > p->route : at->first >= p->first + p->count;
+}
+
+/* The rank's end of the group of its cluster of a block; NULL: it has none. */
+static heti_endpoint *heti_cluster_end(const heti_rank *r, int64_t b) {
+    const heti_owners *o = &r->ctx->share.owners[b];
+    const int64_t i = heti_holder_of(o, r->rank);
+    return i < 0 ? NULL : heti_endpoint_of(r->part, o->group[heti_cluster_of(o->cluster, o->clusters, i)]);
+}
+
+/* What a collector passes on to another rank has come: to one outside of its cluster sums from all
+   inside, to one inside new weights from their owners outside. */
+static int heti_has_come(const heti_rank *r, heti_flow_kind kind, int64_t to, const heti_flow_piece *p) {
+    const heti_owners *o = &r->ctx->share.owners[p->block];
+    if (o->clusters == o->holders) return 1;
+    const int64_t own = heti_cluster_of(o->cluster, o->clusters, heti_holder_of(o, r->rank)),
+                  from = kind == HETI_FLOW_SUMS ? own : p->route;
+    if (own == (kind == HETI_FLOW_GATHER ? from : heti_cluster_of(o->cluster, o->clusters, heti_holder_of(o, to))))
+        return 1;
+    for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
+        if (f->kind != kind || !f->receives || heti_is_behind(f, p)) continue;
+        const int64_t peer = heti_holder_of(o, f->peer);
+        if (peer >= 0 && heti_cluster_of(o->cluster, o->clusters, peer) == from) return 0;
+    }
+    return 1;
+}
+
+/* Whether sums of a REDUCE may be sent, or may come: the rank has come to its own, before which it
+   may not have any, its group has done with them, and what others add to them is there. */
+static int heti_may_reduce(const heti_rank *r, const heti_flow *f) {
+    const heti_flow_piece *p = &f->next;
+    const heti_endpoint *end = heti_cluster_end(r, p->block);
+    if (f->receives && !heti_holds_all(r->ctx)) return 1;
+    if (*heti_record_of(r, 0, p->block) < 0) return 0;
+    if (end && (r->part->flow.ticket[p->block] == 0 || end->finished < r->part->flow.ticket[p->block])) return 0;
+    return f->receives || heti_has_come(r, HETI_FLOW_SUMS, f->peer, p);
+}
+
 /* Whether the next piece may be sent, or may come. Of several updates an owner takes the terms of
-   those that it has sums for, and gives away the version that it has made last. Sums of a REDUCE
-   wait until the rank has come to its own, before which it may not have any. */
+   those that it has sums for, and gives away the version that it has made last. */
 static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
     const heti_flow_piece *p = &f->next;
     const int64_t over = r->part->flow.call[f->kind];
-    if (f->rings) return 1;
-    if (p->unit < 0 && f->kind == HETI_FLOW_SUMS && !heti_updates_often(r->ctx) &&
-        (!f->receives || heti_holds_all(r->ctx)))
-        return *heti_record_of(r, 0, p->block) >= 0;
+    if (p->unit < 0 && f->kind == HETI_FLOW_SUMS && !heti_updates_often(r->ctx)) return heti_may_reduce(r, f);
     if (heti_updates_often(r->ctx) && f->receives && f->kind == HETI_FLOW_SUMS)
         return heti_piece_update(r, p) < r->part->stepped[p->block] + heti_windows(r->ctx, p->block);
     if (heti_updates_often(r->ctx) && !f->receives && f->kind == HETI_FLOW_GATHER)
         return r->part->stepped[p->block] == heti_piece_update(r, p) + 1;
     if (heti_updates_often(r->ctx)) return p->call < over;
     if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
-    return f->receives || (p->unit < 0 ? *heti_record_of(r, 1, p->block) >= 0 : p->call < over);
+    if (f->receives) return 1;
+    return p->unit < 0 ? *heti_record_of(r, 1, p->block) >= 0 && heti_has_come(r, f->kind, f->peer, p) : p->call < over;
 }
 
 /* The record of the REDUCE or GATHER that a piece belongs to, of several updates the one that it is
@@ -13513,7 +13590,7 @@ static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, con
 
 /* The first piece of a REDUCE or GATHER is given to a link: its record begins. */
 static void heti_begin_record(heti_rank *r, const heti_flow *f) {
-    het_record *record = f->rings || heti_updates_often(r->ctx) ? NULL : heti_piece_record(r, f, &f->next);
+    het_record *record = heti_updates_often(r->ctx) ? NULL : heti_piece_record(r, f, &f->next);
     int64_t *begun = &r->part->flow.begun[(f->kind == HETI_FLOW_GATHER) * r->ctx->chain.block_count + f->next.block];
     if (record && !*begun) record->start = record->end = heti_now() - r->began;
     *begun = record != NULL;
@@ -13524,24 +13601,21 @@ static int64_t *heti_arrived(const heti_rank *r, int64_t b, int64_t u) {
     return &r->part->arrived[b * heti_window(r->ctx->share.plan) + heti_window_of(r, b, u)];
 }
 
-/* Whether the oldest piece under way may be taken: float sums are added piece by piece, of each
-   those of the ranks behind this one first. */
+/* Whether the oldest piece under way may be taken: of an element's float sums those of the ranks
+   behind this one come first. */
 static int heti_is_next(const heti_rank *r, const heti_flow *f) {
-    const heti_flow_piece *p = &f->under_way[f->ended % f->slots];
-    const heti_owners *owners = &r->ctx->share.owners[p->block];
-    int64_t turn = 0, own = 0;
-    if (f->rings || !f->receives || !f->adds || r->ctx->desc.reduce == HET_REDUCE_EXACT) return 1;
-    while (owners->holder[owners->by_rank[own]] != r->rank) own++;
-    while (owners->holder[owners->by_rank[(own + 1 + turn) % owners->holders]] != f->peer) turn++;
-    return r->part->flow.taken[p->block] ==
-           (p->first - owners->cut[owners->by_rank[own]]) / heti_most_piece(r->ctx) * (owners->holders - 1) + turn;
+    const int64_t ranks = r->ctx->world.ranks, turn = (f->peer - r->rank + ranks) % ranks;
+    if (!f->receives || f->kind != HETI_FLOW_SUMS || r->ctx->desc.reduce == HET_REDUCE_EXACT) return 1;
+    for (const heti_flow *g = r->part->flow.flow; g < r->part->flow.flow + r->part->flow.flows; g++)
+        if (g->receives && g->kind == f->kind && (g->peer - r->rank + ranks) % ranks < turn &&
+            !heti_is_behind(g, heti_oldest_piece(f))) return 0;
+    return 1;
 }
 
 /* A piece has left, or come. */
 static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
     const int64_t number = f->ended++;
-    const heti_flow_piece *p = &f->under_way[number % f->slots],
-                          *next = f->begun > f->ended ? &f->under_way[f->ended % f->slots] : &f->next;
+    const heti_flow_piece *p = &f->under_way[number % f->slots], *next = heti_oldest_piece(f);
     het_record *record = heti_piece_record(r, f, p);
     char *data = heti_piece_data(f, number);
     if (heti_updates_often(r->ctx) && heti_driver(r, f) == f->peer &&
@@ -13554,14 +13628,12 @@ static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
             record->bytes += p->elements * HETI_CAST(int64_t, heti_flow_element(r, f->kind));
         record->end = heti_now() - r->began;
     }
-    if (f->receives && f->adds) r->part->flow.taken[p->block]++;
     return f->receives && data ? heti_copy_runs(r, f, p, data) : HET_OK;
 }
 
 /* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
 static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
-    const heti_channel channel = f->rings ? HETI_CHANNEL_RING
-                                          : HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, f->kind));
+    const heti_channel channel = HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, f->kind));
     for (;;) {
         const int64_t slot = f->begun % f->slots;
         heti_box_run whole = heti_runs_from(f->next.first);
@@ -13588,7 +13660,7 @@ static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
 /* All pieces of a kind's calls up to one have come, or left. */
 static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
     for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
-        const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % f->slots] : &f->next;
+        const heti_flow_piece *p = heti_oldest_piece(f);
         if (f->kind == kind && f->receives == receives && p->count > 0 && p->call <= call) return 0;
     }
     return 1;
@@ -13631,6 +13703,8 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     if (!heti_has_flow(r->ctx, kind, a, a->kind, -1)) return HET_OK;
     if (kind == HETI_FLOW_SUMS || !heti_updates_often(r->ctx)) r->part->flow.call[kind]++;
     HETI_TRY(heti_keep_own(r, kind, a, a->kind, -1));
+    if (heti_cluster_end(r, a->stage) && (kind == HETI_FLOW_SUMS || r->ctx->share.owners[a->stage].clusters == 1))
+        return HET_OK; /* its queue comes behind the rank's own */
     return heti_sync(r);
 }
 
@@ -13700,227 +13774,100 @@ static het_result heti_close_gradients(heti_rank *r, const het_action *a, int64_
 }
 
 /* =================================================================================================
-   >>ring  Reductions of gradients to their owners, gathering of new weights, where holders are more
-           than HETRAIN_DIRECT, several in one of several processes, or in a device's group; joining
-           of a step's scalars.
+   >>moves  REDUCE and GATHER of blocks: their order, what groups do of them, what goes on beside
+            computation; joining of a step's scalars.
 
-   A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K),
-   which holds the sum of what it got before, to member k + 1, and adds what comes from k - 1 to
-   part k - t - 2; in the last turn that is its own. Each sends every part but one, in the mean (K -
-   1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any
-   size, none included, and travel in chunks. In exact mode the sum has no order (DETERMINISM); in
-   fast mode the plan fixes it.
-   That is the middle of five parts of a job's list of moves (heti_move_of). First come and last go
-   seats: holders that reach each other without the host (>>communicator) share one, all others have
-   one of their own. The holders of a seat reduce to its first one, who leads, or at once to the
-   owners where the block has no other seat; at the end the leader gives each holder of its seat
-   what it owns. Between leaders of seats, where these are spread over processes, the same happens
-   inside each process by messages: the ring has one member a process, its first seat, to whom the
-   others of the process add their block, one after the other, and who gives them their parts back.
-   In one process every seat is a member. A gather does all of it backwards. What it costs, for a
-   block of E elements: each holder but the members sends E and gets its part, and the members of
-   the ring send E less their part. A list is made move by move, when it is needed: as a table it
-   would be of the square of the holders, on every rank. Jobs of a rank run one after the other, in
-   one order that all ranks share, beside computation: heti_advance_ring is called between units and
-   while waiting. What a move sends and receives are two flows (>>flow); the next one begins when
-   both are over.
+   Each holder of a block owns a part of it. A cluster are holders that reach each other without the
+   host (>>communicator); those of one process, where several processes have some; or, where more
+   than HETRAIN_DIRECT are alone, as many as there are clusters. Of m in a cluster and K in all each
+   sends the others (m - 1) / m of the block's sums, then owners in other clusters (1 / m - 1 / K)
+   (heti_via); new weights come back this way. That is (K - 1) / K of the block, as around a ring,
+   but a link's latency is met twice, without clusters once, where a ring meets it K - 1 times. From
+   a cluster to others go once the parts that these own. What a collector passes on it has first
+   added to its own sums, or put into its own weights. A group's ops take the place of the messages
+   inside of its cluster: a reduce-scatter, or an all-gather, for each cluster's owners, one block
+   after the other in one order that all ranks share. In exact mode a sum has no order
+   (DETERMINISM); in fast mode the plan fixes it.
    ============================================================================================== */
 
-/* The first element that a seat's holders own; of `seats`: the end. */
-static int64_t heti_local_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
-
-/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first`
-   of the process. */
-static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
-                             int gather, heti_move *m) {
-    const int whole = inwards != gather;
-    heti_side *side = (i == first) == inwards ? &m->receive : &m->send;
-    if (i != first && i != other) return;
-    side->peer = heti_seat_rank(owners, i == first ? other : first);
-    side->begin = whole ? 0 : heti_local_cut(owners, other);
-    side->end = whole ? owners->cut[owners->holders] : heti_local_cut(owners, other + 1);
-    m->add = inwards && !gather;
-}
-
-/* One side of a move around the ring: with which of its members, and whose part. */
-static heti_side heti_ring_side(const heti_owners *owners, int64_t member, int64_t part) {
-    const int64_t *seat = owners->member;
-    const heti_side side = { heti_seat_rank(owners, seat[member % owners->members]),
-                             heti_local_cut(owners, seat[part % owners->members]),
-                             heti_local_cut(owners, seat[part % owners->members + 1]) };
-    return side;
-}
-
-/* Move number `turn` around the ring of its member i. */
-static void heti_ring_move(const heti_owners *owners, int64_t i, int64_t turn, int gather, heti_move *m) {
-    const int64_t members = owners->members, part = i + 2 * members - turn - (gather ? 0 : 1);
-    m->send = heti_ring_side(owners, i + 1, part);
-    m->receive = heti_ring_side(owners, i + members - 1, part + members - 1);
-    m->add = !gather;
-}
-
-/* The seat of a rank, which may lead it or not. */
-static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
-    const int64_t holder = heti_holder_of(owners, rank);
-    int64_t s = 0;
-    while (owners->seat[s + 1] <= holder) s++;
-    return s;
-}
-
-/* Fills *m with move `number` of a rank in a job, which may be empty; 0: there are no more. */
-static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t number, heti_move *m) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const int64_t seat = heti_seat_of(owners, r->rank);
-    int64_t i = 0, first, inside, turns;
-    memset(m, 0, sizeof *m);
-    m->send.peer = m->receive.peer = -1;
-    while (owners->member[i + 1] <= seat) i++;
-    first = owners->member[i];
-    inside = owners->member[i + 1] - first - 1;
-    turns = owners->members - 1;
-    if (number > 2 * inside + turns + 1) return 0;
-    if (number == 0 || number == 2 * inside + turns + 1) {
-        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r->part, owners->group[seat]) : NULL;
-        m->whole = (number == 0) != (job->gather != 0);
-    } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
-    } else if (number <= inside) {
-        heti_inside_move(owners, seat, first, first + number, 1, job->gather, m);
-    } else if (number > inside + turns) {
-        heti_inside_move(owners, seat, first, first + number - inside - turns, 0, job->gather, m);
-    } else if (seat == first) heti_ring_move(owners, i, number - inside - 1, job->gather, m);
-    return 1;
-}
-
-static heti_flow_kind heti_ring_kind(const heti_ring_job *job) {
-    return job->gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS;
-}
-
-/* Where the rank has element `element` of a job's block. */
-static void *heti_ring_at(const heti_rank *r, const heti_ring_job *job, int64_t element) {
-    return job->gather ? r->part->weights + r->part->weight_at[job->block] + element
-                       : heti_block_sum_at(r, job->block, element, 0);
-}
-
-/* The ring's flows: what leaves, what comes. */
-static heti_flow *heti_ring_flow(const heti_part *part, int receives) {
-    return &part->flow.flow[part->flow.flows + receives];
-}
-
-/* The record of the present job; -1: the rank has not come to it. */
-static int64_t heti_job_record(const heti_rank *r) {
-    const heti_ring_job *job = &r->part->ring.job[r->part->ring.done];
-    return *heti_record_of(r, job->gather, job->block);
-}
-
-/* What a member of the rank's seat gets from it in the present job, for the timeline. */
-static void heti_count_given(heti_rank *r, int64_t peer, int64_t bytes) {
-    if (bytes == 0 || peer == r->rank) return;
-    heti_count_sent(r, peer, HETI_CHANNEL_RING, bytes);
-    r->part->record[heti_job_record(r)].bytes += bytes;
-}
-
-/* A move of a seat. At the start of a reduction, at the end of a gather (whole): all of the block
-   to the leader or from it, or each part to its owner or from it. At the other end, where there are
-   other seats: what each holder owns comes from the leader, or goes to it. */
-static het_result heti_give_seat(heti_rank *r, const heti_move *move, const heti_ring_job *job) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_communicator *group = &r->ctx->share.group[move->end->group];
-    const int64_t first = heti_holder_of(owners, group->member[0]), own = move->end->member;
-    const int64_t element = HETI_CAST(int64_t, heti_flow_element(r, heti_ring_kind(job)));
-    int64_t *start = r->part->ring.start;
-    if (!move->whole && owners->seats == 1) return HET_OK;
-    HETI_TRY(heti_order_end(r, move->end, NULL));
-    for (int64_t m = 1; m < group->members && !move->whole; m++) {
-        const int64_t at = owners->cut[first + m], bytes = (owners->cut[first + m + 1] - at) * element,
-                      peer = own == 0 ? m : 0;
-        const int receives = (own == 0) == (job->gather != 0);
-        if (bytes == 0 || (own != 0 && own != m)) continue;
-        if (!receives) heti_count_given(r, group->member[peer], bytes);
-        HETI_TRY(heti_give_message(r, move->end, receives, peer, heti_ring_at(r, job, at), HETI_CAST(size_t, bytes)));
-    }
-    if (!move->whole) return HET_OK;
-    for (int64_t m = 0; m <= group->members; m++)
-        start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
-    for (int64_t m = 0; m < group->members; m++) {
-        const int64_t owner = job->gather ? own : m;
-        heti_count_given(r, group->member[m], (start[owner + 1] - start[owner]) * element);
-    }
-    return heti_give_ranges(r, move->end, job->gather, heti_ring_at(r, job, 0), start, element == sizeof(double) ?
-                            HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32);
-}
-
-/* Begins move `number` of the present job: its op, or its flows. */
-static het_result heti_begin_move(heti_rank *r, int64_t number) {
-    heti_ring *ring = &r->part->ring;
-    const heti_ring_job *job = &ring->job[ring->done];
-    const heti_move *m = &ring->move;
-    ring->number = number;
-    ring->more = heti_move_of(r, job, number, &ring->move);
-    if (m->end) return heti_give_seat(r, m, job);
-    for (int i = 0; i < 2; i++) {
-        const heti_side *side = i ? &m->receive : &m->send;
-        heti_flow *f = heti_ring_flow(r->part, i);
-        f->kind = heti_ring_kind(job);
-        f->peer = side->peer;
-        f->adds = m->add;
-        f->data = r->device.iface->host_memory && !(i && m->add) ? NULL : ring->data[i];
-        f->next = heti_before_pieces(-1);
-        f->next.block = job->block;
-        f->next.first = side->begin;
-        f->next.end = side->end;
-        heti_next_piece(r, f);
-        HETI_TRY(heti_advance_flow(r, f));
+/* What a rank's group moves of a block, for all clusters' owners. */
+static het_result heti_give_block(heti_rank *r, heti_endpoint *end, int gather, int64_t b) {
+    const heti_owners *o = &r->ctx->share.owners[b];
+    const heti_communicator *group = &r->ctx->share.group[end->group];
+    const int64_t element = HETI_CAST(int64_t, heti_flow_element(r, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS)),
+                  own = heti_holder_of(o, r->rank) - end->member;
+    int64_t *start = r->part->flow.start;
+    HETI_TRY(heti_order_end(r, end, NULL));
+    for (int64_t c = 0; c < o->clusters; c++) {
+        for (int64_t m = 0; m < group->members; m++) heti_collected(o, own + m, c, &start[m], &start[m + 1]);
+        if (start[0] == start[group->members]) continue;
+        for (int64_t m = 0; m < group->members; m++) {
+            const int64_t owner = gather ? end->member : m, bytes = (start[owner + 1] - start[owner]) * element;
+            if (bytes == 0 || m == end->member) continue;
+            heti_count_sent(r, group->member[m], HETI_CHANNEL_FLOW, bytes);
+            r->part->record[*heti_record_of(r, gather, b)].bytes += bytes;
+        }
+        HETI_TRY(heti_give_ranges(r, end, gather, gather ? HETI_CAST(void *, r->part->weights + r->part->weight_at[b])
+                                                         : heti_block_sum_at(r, b, 0, 0), start,
+                                  element == sizeof(double) ? HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32));
     }
     return HET_OK;
 }
 
-/* Something of the present move is under way. */
-static int heti_moves(const heti_part *part) {
-    const heti_endpoint *end = part->ring.move.end;
-    return heti_flow_left(heti_ring_flow(part, 0)) || heti_flow_left(heti_ring_flow(part, 1)) ||
-           (end && end->finished < end->given);
+/* New weights that a rank collects for its group have come from other clusters' owners. */
+static int heti_has_collected(const heti_rank *r, int64_t place, int64_t b) {
+    heti_flow_piece p = heti_before_pieces(place);
+    p.block = b;
+    for (p.first = INT64_MAX; p.route < r->ctx->share.owners[b].clusters; p.route++)
+        if (!heti_has_come(r, HETI_FLOW_GATHER, r->rank, &p)) return 0;
+    return 1;
 }
 
-/* Goes on with the jobs, as far as it goes without waiting. */
-static het_result heti_advance_ring(heti_rank *r) {
-    heti_ring *ring = &r->part->ring;
-    while (ring->done < ring->planned && heti_job_record(r) >= 0) {
-        het_record *record = &r->part->record[heti_job_record(r)];
-        if (!ring->running) {
-            record->start = heti_now() - r->began;
-            ring->running = 1;
-            HETI_TRY(heti_begin_move(r, 0));
+/* The rank's end of the group that moves the block at a place of the order; NULL: none does. */
+static heti_endpoint *heti_end_at(const heti_rank *r, int64_t place, int *gather, int64_t *b) {
+    *gather = place >= r->ctx->chain.block_count;
+    *b = r->part->flow.order[place];
+    return heti_is_moved(r->ctx, *gather, *b) ? heti_cluster_end(r, *b) : NULL;
+}
+
+/* Gives its group the block whose turn it is, and goes on to the next when that is done. */
+static het_result heti_advance_group(heti_rank *r) {
+    heti_flows *flow = &r->part->flow;
+    const int64_t blocks = r->ctx->chain.block_count;
+    int64_t b;
+    int gather;
+    for (; r->part->ends > r->part->lanes && flow->turn < 2 * blocks; flow->turn++) {
+        heti_endpoint *end = heti_end_at(r, flow->turn, &gather, &b);
+        int64_t *ticket = &flow->ticket[gather * blocks + b];
+        if (!end) continue;
+        const int64_t record = *heti_record_of(r, gather, b);
+        if (record < 0 || (gather && !heti_has_collected(r, flow->turn - blocks, b))) return HET_OK;
+        if (*ticket == 0) {
+            if (!flow->begun[gather * blocks + b]) r->part->record[record].start = heti_now() - r->began;
+            flow->begun[gather * blocks + b] = 1;
+            HETI_TRY(heti_give_block(r, end, gather, b));
+            *ticket = end->given;
         }
-        while (ring->more) {
-            if (heti_moves(r->part)) return HET_OK;
-            HETI_TRY(heti_begin_move(r, ring->number + 1));
-        }
-        record->end = heti_now() - r->began;
-        ring->running = 0;
-        ring->done++;
+        if (end->finished < *ticket) return HET_OK;
+        r->part->record[record].end = heti_now() - r->began;
+        flow->ended++;
     }
     return HET_OK;
 }
 
 /* The order of reductions, and that of gathers: in which all their ranks were ready for them in the
    step before. VERDICT has told all ranks the same times, so that all have one order. Where times
-   are equal, or not known, reductions come from the last block to the first. The rank's rings are
-   jobs in this order. */
+   are equal, or not known, reductions come from the last block to the first. */
 static void heti_order_moves(heti_rank *r) {
     const int64_t blocks = r->ctx->chain.block_count;
-    heti_ring *ring = &r->part->ring;
+    heti_flows *flow = &r->part->flow;
     for (int64_t i = 0; i < (r->ctx->world.ranks > 1 ? 2 * blocks : 0); i++) {
         const int32_t gather = i >= blocks;
-        const int64_t b = gather ? i - blocks : blocks - 1 - i, *ready = ring->ready + gather * blocks;
-        int64_t *order = ring->order + gather * blocks, k = i - gather * blocks;
+        const int64_t b = gather ? i - blocks : blocks - 1 - i, *ready = flow->ready + gather * blocks;
+        int64_t *order = flow->order + gather * blocks, k = i - gather * blocks;
         for (; k > 0 && ready[order[k - 1]] > ready[b]; k--) order[k] = order[k - 1];
         order[k] = b;
-    }
-    for (int64_t i = 0; i < (r->ctx->world.ranks > 1 ? 2 * blocks : 0); i++) {
-        const heti_ring_job job = { ring->order[i], i >= blocks };
-        if (heti_is_moved(r->ctx, job.gather, job.block) && !r->ctx->share.owners[job.block].direct &&
-            heti_holder_of(&r->ctx->share.owners[job.block], r->rank) >= 0)
-            ring->job[ring->planned++] = job;
+        flow->ticket[i] = 0;
     }
 }
 
@@ -13930,28 +13877,27 @@ static int heti_moves_began(const heti_rank *r, const het_action *a) {
 
 /* The rank has come to a REDUCE or GATHER, or comes to it early. */
 static het_result heti_start_moves(heti_rank *r, const het_action *a, int64_t record) {
-    heti_ring *ring = &r->part->ring;
+    heti_flows *flow = &r->part->flow;
     const int gather = a->kind == HET_ACTION_GATHER;
     if (!heti_has_moves(r->ctx, a)) return HET_OK;
     *heti_record_of(r, gather, a->stage) = record;
     if (r->ctx->world.ranks > 1)
-        ring->reached[gather * r->ctx->chain.block_count + a->stage] =
+        flow->reached[gather * r->ctx->chain.block_count + a->stage] =
             HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    if (r->ctx->share.owners[a->stage].direct) return heti_start_flow(r, a);
-    ring->jobs++;
-    return HET_OK;
+    flow->wanted += heti_cluster_end(r, a->stage) != NULL;
+    return heti_start_flow(r, a);
 }
 
 static het_result heti_try_steps(heti_rank *r);
 
-/* Takes what has come and posts what is next, as far as it goes without waiting: groups, flows and
-   rings. */
+/* Takes what has come and gives what is next, as far as it goes without waiting: groups and
+   flows. */
 static het_result heti_progress(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
-    for (int64_t i = 0; i < part->flow.flows + 2; i++) HETI_TRY(heti_advance_flow(r, &part->flow.flow[i]));
+    for (int64_t i = 0; i < part->flow.flows; i++) HETI_TRY(heti_advance_flow(r, &part->flow.flow[i]));
     if (part->flow.came) HETI_TRY(heti_try_steps(r));
-    return heti_advance_ring(r);
+    return heti_advance_group(r);
 }
 
 /* Nothing is missing of what the rank has started but flows of a kind. */
@@ -13959,7 +13905,7 @@ static int heti_over(const heti_rank *r, int64_t but) {
     const heti_part *part = r->part;
     for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows; f++)
         if (f->kind != but && heti_flow_left(f)) return 0;
-    return part->ring.done == part->ring.jobs;
+    return part->flow.ended == part->flow.wanted;
 }
 static int heti_reduced(const heti_rank *r) { return heti_over(r, HETI_FLOW_GATHER); }
 static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
@@ -15082,9 +15028,9 @@ static het_result heti_join_scalars(heti_rank *r) {
     HETI_TRY(heti_copy_out(r, maximum, part->maximum, parameters, sizeof *maximum));
     for (int64_t p = 0; p < parameters; p++)
         part->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
-    memcpy(ready, part->ring.reached, times);
+    memcpy(ready, part->flow.reached, times);
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->chain.block_count));
-    memcpy(part->ring.ready, ready, times);
+    memcpy(part->flow.ready, ready, times);
     for (int64_t p = 0; p < parameters; p++) {
         maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
         if (r->local != r->ctx->share.tree.speaker) continue;
@@ -15561,7 +15507,7 @@ static void heti_drain_rank(heti_rank *r) {
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
     for (int64_t k = 0; k < HETI_JOINS; k++) heti_drain_post(r->ctx, &r->join[k]);
-    for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows + 2; f++)
+    for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows; f++)
         for (int64_t k = 0; k < f->slots; k++) heti_drain_post(r->ctx, &f->post[k]);
 }
 

@@ -190,8 +190,8 @@ static int64_t sent(het_ctx *ctx, int64_t from, int64_t to, int transfers)
     return transfers ? t.traffic[to].transfer_bytes : t.traffic[to].reduction_bytes;
 }
 
-/* One group: each sends what it does not own, to its owner, and gets it back as floats. Two levels, ranks 0 and 1 in a seat beside rank 2:
-   1 gives all to 0, the ring is a ring of two, 0 gives 1 what it owns; weights go backwards. */
+/* One group: each sends what it does not own, to its owner, and gets it back as floats. Two levels, ranks 0 and 1 in a cluster beside rank 2:
+   1 collects for 2, which sends to both; weights go backwards. */
 static void traffic_is_what_the_formulas_say(void **state)
 {
     static const char *const ranks[] = { "012", "01c" };
@@ -225,12 +225,13 @@ static void traffic_is_what_the_formulas_say(void **state)
                 for (j = 0; j < 3; j++)
                     if (i != j) assert_int_equal(sent(ctx, i, j, 0), 2 * (8 * own[j] + 4 * own[i]));
         } else {
-            const int64_t seat = own[0] + own[1];
-            assert_int_equal(sent(ctx, 1, 0, 0), 2 * (8 * elements + 4 * own[1]));
-            assert_int_equal(sent(ctx, 0, 1, 0), 2 * (8 * own[1] + 4 * elements));
-            assert_int_equal(sent(ctx, 0, 2, 0), 2 * (8 * own[2] + 4 * seat));
-            assert_int_equal(sent(ctx, 2, 0, 0), 2 * (8 * seat + 4 * own[2]));
-            assert_int_equal(sent(ctx, 1, 2, 0) + sent(ctx, 2, 1, 0), 0);
+            assert_int_equal(sent(ctx, 1, 0, 0), 2 * (8 * own[0] + 4 * (own[1] + own[2])));
+            assert_int_equal(sent(ctx, 0, 1, 0), 2 * (8 * (own[1] + own[2]) + 4 * own[0]));
+            assert_int_equal(sent(ctx, 0, 2, 0), 2 * 4 * own[0]);
+            assert_int_equal(sent(ctx, 1, 2, 0), 2 * (8 * own[2] + 4 * own[1]));
+            assert_int_equal(sent(ctx, 2, 0, 0), 2 * 8 * own[0]);
+            assert_int_equal(sent(ctx, 2, 1, 0), 2 * (8 * own[1] + 4 * own[2]));
+            assert_int_equal(total, 2 * 2 * 12 * elements); /* as of one group */
         }
         het_destroy(ctx);
         layout_end(&l);
@@ -660,8 +661,23 @@ typedef struct process {
     int steps;
     het_result result;
     uint64_t hash;
+    int64_t owned[MOST], reductions[MOST][MOST]; /* of its ranks: elements, bytes to whom */
     char text[500];
 } process;
+
+/* What the ranks of a context's process own and have sent. */
+static void process_counts(process *p, het_ctx *ctx)
+{
+    int64_t r, to;
+    for (r = 0; r < MOST; r++) {
+        het_timeline t;
+        het_memory memory;
+        het_get_timeline(ctx, r, &t);
+        het_get_memory(ctx, r, &memory);
+        p->owned[r] = (int64_t)memory.optimizer / 8;
+        for (to = 0; to < MOST && t.traffic; to++) p->reductions[r][to] = t.traffic[to].reduction_bytes;
+    }
+}
 
 static void *process_run(void *arg)
 {
@@ -683,6 +699,7 @@ static void *process_run(void *arg)
         support_group_end(&group);
     }
     if (p->result == HET_OK && p->second) p->result = het_hash(ctx, &p->hash);
+    else if (p->result == HET_OK) process_counts(p, ctx);
     if (p->result != HET_OK && ctx) snprintf(p->text, sizeof p->text, "%s", het_last_error(ctx));
     het_destroy(ctx);
     return NULL;
@@ -765,6 +782,35 @@ static void letters_of_two_steps(layout *l, const char *ranks, const char *plan,
         for (i = 0; i < office.processes; i++) if (run[i].result != HET_OK) fail_msg("%s, process %d: %s", ranks, (int)i, run[i].text);
         for (i = 0; i < MOST * MOST; i++) letters[i / MOST][i % MOST] += (k - 2) * office.posted[i / MOST][i % MOST];
     }
+}
+
+/* Two processes of two and of three ranks, shares uneven: inside of m ranks (m - 1) / m of all that m have of sums goes to those who collect it, and
+   new weights to all; between them go sums of all that the other's own, once, and once what the own have made. Every step the same. */
+static void parts_cross_between_processes_once(void **state)
+{
+    post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    process run[MOST];
+    int64_t bytes[2][2] = { { 0 } }, own[2] = { 0 }, elements = 0, r, to, steps = 3;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_LLAMA);
+    het_plan_free(l.run.plan);
+    l.run.plan = support_plan("dp", "1f1b", 8, MOST, 1);
+    for (r = 0; r < MOST; r++) l.run.plan->state_share[r] = (double)(1 + r * r % 3);
+    processes_run(&l, &office, run, "cc|ccc", NULL, (int)steps);
+    for (r = 0; r < MOST; r++) {
+        const process *p = &run[r > 1];
+        if (p->result != HET_OK) fail_msg("%s", p->text);
+        own[r > 1] += p->owned[r > 1 ? r - 2 : r];
+        for (to = 0; to < MOST; to++) bytes[r > 1][to > 1] += p->reductions[r > 1 ? r - 2 : r][to];
+    }
+    elements = own[0] + own[1];
+    steps++; /* the first one is measured and repeated */
+    assert_int_equal(bytes[0][0], steps * 12 * (2 - 1) * elements);
+    assert_int_equal(bytes[1][1], steps * 12 * (3 - 1) * elements);
+    assert_int_equal(bytes[0][1], steps * (8 * own[1] + 4 * own[0]));
+    assert_int_equal(bytes[1][0], steps * (8 * own[0] + 4 * own[1]));
+    layout_end(&l);
 }
 
 /* A process without work posts nothing and hears of a step once, from the root, who waits for no answer; an idle rank of a process that works has
@@ -870,7 +916,7 @@ int main(void)
         cmocka_unit_test(others_failures_end_what_is_under_way),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(groups_reach_over_processes),
+        cmocka_unit_test(groups_reach_over_processes), cmocka_unit_test(parts_cross_between_processes_once),
         cmocka_unit_test(who_has_no_work_has_no_letters),
         cmocka_unit_test(limits_reach_over_processes),
         cmocka_unit_test(a_failing_process_is_named),

@@ -203,69 +203,10 @@ static void checked_sizes(void **state)
     assert_false(heti_add(SIZE_MAX, 1, &out));
 }
 
-/* ---- rings ---- */
+/* ---- reductions and gathers ---- */
 
 #define HOLDERS 9
 #define ELEMENTS 24
-
-typedef struct ring_message { int64_t begin, end; double value[ELEMENTS]; } ring_message;
-
-/* Plays the moves of all holders of a block, each of which waits for its messages: afterwards owners have the sum, or all have the owners' values.
-   Returns the elements sent. */
-static int64_t play_moves(het_ctx *ctx, int gather, double value[HOLDERS][ELEMENTS])
-{
-    static ring_message queue[HOLDERS][HOLDERS][4 * HOLDERS];
-    static heti_rank rank[HOLDERS];
-    const heti_owners *owners = ctx->share.owners;
-    const heti_ring_job job = { 0, gather };
-    int64_t head[HOLDERS][HOLDERS], tail[HOLDERS][HOLDERS], number[HOLDERS], i, k, sent = 0, moved = 1;
-    int posted[HOLDERS], open[HOLDERS];
-    memset(head, 0, sizeof head);
-    memset(tail, 0, sizeof tail);
-    memset(number, 0, sizeof number);
-    memset(posted, 0, sizeof posted);
-    for (i = 0; i < HOLDERS; i++) {
-        open[i] = i < owners->holders;
-        rank[i].ctx = ctx;
-        rank[i].rank = open[i] ? owners->holder[i] : -1;
-    }
-    while (moved) {
-        moved = 0;
-        for (i = 0; i < owners->holders; i++) {
-            heti_move m;
-            if (!open[i]) continue;
-            if (!heti_move_of(&rank[i], &job, number[i], &m)) {
-                open[i] = 0;
-                moved = 1;
-                continue;
-            }
-            if (!posted[i] && m.send.begin < m.send.end) {
-                const int64_t to = heti_holder_of(owners, m.send.peer);
-                ring_message *message = &queue[i][to][tail[i][to]++];
-                message->begin = m.send.begin;
-                message->end = m.send.end;
-                for (k = m.send.begin; k < m.send.end; k++) message->value[k] = value[i][k];
-                sent += m.send.end - m.send.begin;
-            }
-            posted[i] = 1;
-            if (m.receive.begin < m.receive.end) {
-                const int64_t from = heti_holder_of(owners, m.receive.peer);
-                const ring_message *message = &queue[from][i][head[from][i]];
-                if (head[from][i] == tail[from][i]) continue;
-                head[from][i]++;
-                assert_int_equal(message->begin, m.receive.begin);
-                assert_int_equal(message->end, m.receive.end);
-                for (k = message->begin; k < message->end; k++)
-                    value[i][k] = m.add ? value[i][k] + message->value[k] : message->value[k];
-            }
-            posted[i] = 0;
-            number[i]++;
-            moved = 1;
-        }
-    }
-    for (i = 0; i < owners->holders; i++) assert_false(open[i]);
-    return sent;
-}
 
 /* As many of a tree's places as may be below one rank: it may be the first of a process and of all, and tell one that has no work. */
 static void ranks_have_a_post_for_all_below(void **state)
@@ -287,57 +228,69 @@ static void ranks_have_a_post_for_all_below(void **state)
     assert_true(1 + 2 * most + 1 <= (int64_t)(sizeof ((heti_rank *)0)->join / sizeof(heti_post)));
 }
 
-/* Any holders, processes and shares, none included. */
+/* Sums, or new weights, all that go inside of clusters before all that go between them, or behind. Returns the elements that go between clusters. */
+static int64_t play_routes(const heti_owners *o, int gather, double value[HOLDERS][ELEMENTS])
+{
+    int64_t i, j, route, k, first, end, between = 0;
+    int stage;
+    for (stage = 0; stage < 2; stage++) {
+        double before[HOLDERS][ELEMENTS];
+        memcpy(before, value, sizeof before);
+        for (i = 0; i < o->holders; i++)
+            for (j = 0; j < o->holders; j++)
+                for (route = 0; route < o->clusters; route++) {
+                    const int inside = heti_cluster_of(o->cluster, o->clusters, i) == heti_cluster_of(o->cluster, o->clusters, j);
+                    if (i == j || inside != (stage == gather)) continue;
+                    heti_route(o, i, j, route, &first, &end);
+                    if (!inside) between += end - first;
+                    for (k = first; k < end; k++) {
+                        if (gather) value[i][k] = before[j][k];
+                        else value[j][k] += before[i][k];
+                    }
+                }
+    }
+    return between;
+}
+
+/* Any holders, clusters and shares, none included: sums come to their owners, and what owners have to all. As much is sent as is used, and between
+   clusters what each has for all others. */
 static void moves_sum_and_gather(void **state)
 {
     uint64_t seed = 5;
     int round;
     (void)state;
     for (round = 0; round < 2000; round++) {
-        heti_owners owners;
-        het_ctx ctx;
-        int64_t holder[HOLDERS], by_rank[HOLDERS], seat[HOLDERS + 1], group[HOLDERS], cut[HOLDERS + 1], member[HOLDERS + 1];
-        int64_t first[HOLDERS + 1], i, k, sent, expected;
+        heti_owners o;
+        int64_t group[HOLDERS], cut[HOLDERS + 1], cluster[HOLDERS + 1], i, k, c;
         double value[HOLDERS][ELEMENTS];
-        memset(&owners, 0, sizeof owners);
-        memset(&ctx, 0, sizeof ctx);
-        ctx.share.owners = &owners;
-        owners.holders = 2 + support_below(&seed, HOLDERS - 1);
-        owners.holder = holder;
-        owners.by_rank = by_rank;
-        owners.seats = owners.holders; /* every holder by itself; seats of several: test_groups.c */
-        owners.seat = seat;
-        owners.group = group;
-        for (i = 0; i <= owners.holders; i++) seat[i] = i;
-        for (i = 0; i < owners.holders; i++) by_rank[i] = i, group[i] = -1;
-        owners.cut = cut;
-        owners.member = member;
-        ctx.world.process_first = first;
-        ctx.world.processes = 1 + support_below(&seed, HOLDERS);
-        for (i = 0; i <= ctx.world.processes; i++) first[i] = i * 3;
-        if (ctx.world.processes * 3 < owners.holders) first[ctx.world.processes] = owners.holders;
-        for (i = k = 0; i < owners.holders; i++) { /* some of the ranks, ascending */
-            while (first[ctx.world.processes] - k > owners.holders - i && support_below(&seed, 2)) k++;
-            holder[i] = k++;
-        }
+        memset(&o, 0, sizeof o);
+        o.holders = 2 + support_below(&seed, HOLDERS - 1);
+        o.cut = cut;
+        o.cluster = cluster;
+        o.group = group;
+        for (i = 0; i < o.holders; i++)
+            if (i == 0 || support_below(&seed, 3) == 0) group[o.clusters] = -1, cluster[o.clusters++] = i;
+        cluster[o.clusters] = o.holders;
         cut[0] = 0;
-        for (i = 1; i < owners.holders; i++) cut[i] = cut[i - 1] + support_below(&seed, ELEMENTS - cut[i - 1] + 1);
-        cut[owners.holders] = ELEMENTS;
-        heti_find_members(&ctx, &owners);
-        for (i = 0; i < owners.holders; i++)
+        for (i = 1; i < o.holders; i++) cut[i] = cut[i - 1] + support_below(&seed, ELEMENTS - cut[i - 1] + 1);
+        cut[o.holders] = ELEMENTS;
+        for (i = 0; i < o.holders; i++)
             for (k = 0; k < ELEMENTS; k++) value[i][k] = (double)(1 << i);
-        sent = play_moves(&ctx, 0, value);
-        /* into each process' leader everything, around the ring all but one part, out again each one's part */
-        expected = (owners.holders - 1) * ELEMENTS + cut[owners.holders];
-        for (i = 0; i < owners.members; i++) expected -= cut[member[i] + 1] - cut[member[i]];
-        assert_int_equal(sent, expected);
-        for (i = 0; i < owners.holders; i++)
-            for (k = cut[i]; k < cut[i + 1]; k++) assert_true(value[i][k] == (double)((1 << owners.holders) - 1));
-        for (i = 0; i < owners.holders; i++)
+        assert_int_equal(play_routes(&o, 0, value), (o.clusters - 1) * ELEMENTS);
+        for (i = 0; i < o.holders; i++)
+            for (k = cut[i]; k < cut[i + 1]; k++) assert_true(value[i][k] == (double)((1 << o.holders) - 1));
+        for (i = 0; i < o.holders; i++)
             for (k = cut[i]; k < cut[i + 1]; k++) value[i][k] = 100.0 + (double)k;
-        play_moves(&ctx, 1, value);
-        for (i = 0; i < owners.holders; i++)
+        assert_int_equal(play_routes(&o, 1, value), (o.clusters - 1) * ELEMENTS);
+        for (i = 0; i < o.holders; i++)
             for (k = 0; k < ELEMENTS; k++) assert_true(value[i][k] == 100.0 + (double)k);
+        for (c = 0; c < o.clusters; c++) /* of each other cluster's owners a holder collects as many as the others, or one more */
+            for (i = 0; i < o.holders; i++) {
+                const int64_t own = heti_cluster_of(cluster, o.clusters, i), size = cluster[own + 1] - cluster[own], n = cluster[c + 1] - cluster[c];
+                int64_t collects = 0;
+                for (k = cluster[c]; k < cluster[c + 1]; k++) collects += heti_via(cluster, o.clusters, i, k) == i;
+                if (own != c) assert_true(collects == n / size || collects == (n + size - 1) / size);
+            }
     }
 }
 

@@ -1001,7 +1001,7 @@ static void reductions_share_a_latency(void **state)
 }
 
 /* More holders than send to each other. */
-static void many_copies_are_a_ring(void **state)
+static void many_copies_are_clusters(void **state)
 {
     const het_family families[] = { HET_GPT2, HET_LLAMA };
     int i;
@@ -1017,7 +1017,7 @@ static void many_copies_are_a_ring(void **state)
         run.desc.layout.devices = devices;
         run.desc.layout.device_count = HETRAIN_DIRECT + 1 + i;
         support_run_plan(&run, "dp", "1f1b", 1);
-        support_train_same(&base, &run, SUPPORT_APART, "a ring");
+        support_train_same(&base, &run, SUPPORT_APART, "clusters");
         support_run_end(&run);
     }
 }
@@ -1210,7 +1210,7 @@ int main(void)
         cmocka_unit_test(failing_ranks_are_named),
         cmocka_unit_test(slow_links_and_devices_keep_the_bits),
         cmocka_unit_test(reductions_share_a_latency),
-        cmocka_unit_test(many_copies_are_a_ring),
+        cmocka_unit_test(many_copies_are_clusters),
         cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
         cmocka_unit_test(the_reduction_that_is_ready_comes_first),
         cmocka_unit_test(bad_layouts_are_refused),

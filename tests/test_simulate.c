@@ -705,13 +705,28 @@ static int64_t slow_process(const made *m, int64_t rank)
     return any ? 1000 + rank : 0;
 }
 
-/* leader[i]: which member leads member i; itself where all are in one process. */
-static void slow_leaders(const made *m, const int64_t *member, int64_t n, int64_t *leader)
+/* of[i]: the cluster of member i, that of its process where several have members; each its own where all are in one. */
+static void slow_clusters(const made *m, const int64_t *member, int64_t n, int64_t *of)
 {
     const int spread = slow_process(m, member[0]) != slow_process(m, member[n - 1]);
     int64_t i;
-    for (i = 0; i < n; i++)
-        leader[i] = spread && i > 0 && slow_process(m, member[i]) == slow_process(m, member[i - 1]) ? leader[i - 1] : i;
+    assert_true(n <= HETRAIN_DIRECT); /* more: large_rings */
+    for (of[0] = 0, i = 1; i < n; i++) of[i] = of[i - 1] + !(spread && slow_process(m, member[i]) == slow_process(m, member[i - 1]));
+}
+
+/* Whom member i sends what it has for member `other` of the block's sums: to it, if they are of one cluster; else to the one of its own cluster that
+   collects for it, and this one to it. */
+static int64_t slow_hop(const int64_t *of, int64_t n, int64_t i, int64_t other)
+{
+    int64_t k, own = 0, far = 0, place = 0, first = -1, turned;
+    for (k = 0; k < n; k++) {
+        if (of[k] == of[i]) own++, first = first < 0 ? k : first;
+        if (of[k] == of[other]) far++, place += k < other;
+    }
+    if (of[i] == of[other]) return other;
+    for (turned = of[other] - of[i]; turned < 0; turned += own) {}
+    first += (place * own + turned % own) / far;
+    return first == i ? other : first;
 }
 
 static double slow_share(const made *m, const int64_t *member, int64_t n, int64_t i, double *sum)
@@ -723,23 +738,16 @@ static double slow_share(const made *m, const int64_t *member, int64_t n, int64_
     return 1;
 }
 
-/* Bytes that a rank's ring sends from it and to it, message by message. */
+/* Bytes that leave a rank, and as many that come: of all parts but its own. */
 static double slow_moved(const made *m, int64_t at)
 {
     const het_action *a = &m->action[at];
     const double whole = a->kind == HET_ACTION_REDUCE ? m->block_cost[a->stage].reduce_bytes : m->block_cost[a->stage].gather_bytes;
-    int64_t member[MOST_STAGES], leader[MOST_STAGES], n = slow_members(m, a->kind, a->stage, member), i, me = 0, leaders = 0;
-    double own = 0, sum = 1, moved = 0;
-    slow_leaders(m, member, n, leader);
+    int64_t member[MOST_STAGES], n = slow_members(m, a->kind, a->stage, member), me = 0;
+    double sum, share;
     while (member[me] != rank_at(m, at)) me++;
-    for (i = 0; i < n; i++) {
-        leaders += leader[i] == i;
-        if (leader[i] == leader[me]) own += slow_share(m, member, n, i, &sum);
-    }
-    if (leaders > 1 && leader[me] == me) moved += 2 * whole * (sum - own) / sum;
-    for (i = 0; i < n; i++)
-        if (leader[i] != i && (i == me || leader[i] == me)) moved += whole + whole * slow_share(m, member, n, i, &sum) / sum;
-    return moved;
+    share = slow_share(m, member, n, me, &sum);
+    return n > 1 ? 2 * whole * (sum - share) / sum : 0;
 }
 
 /* One message of a ring; adds what its wires carry. */
@@ -756,71 +764,47 @@ static double slow_ring_message(const made *m, int64_t from, int64_t to, double 
     return seconds + link.latency;
 }
 
-/* Of few ranks, each alone in its process or all in one, all send to each other: the slowest of all pairs, and no less than what one sends, or gets,
-   one after the other. leaves: before the latency. */
-static double slow_direct_seconds(const made *m, int32_t kind, const int64_t *member, int64_t n, double whole, double *load, double *latency,
-                                  double *leaves)
+/* What a reduction or gather takes by itself: every part goes from everybody hop by hop to its owner, or back, and what takes the same hop goes
+   together. The slowest message inside of clusters and that between them, each with the other's latency, and no less than what one sends, or gets,
+   one after the other. load: of each wire; latency: how much of it is latency; leaves: before the latency. */
+static double slow_ring_seconds(const made *m, int32_t kind, int64_t block, double *load, double *latency, double *leaves)
 {
-    double seconds = 0, sum = 1, out[MOST_STAGES] = { 0 }, in[MOST_STAGES] = { 0 };
-    int64_t i, j;
-    for (i = 0; i < n; i++)
-        for (j = 0; j < n; j++) {
-            const double bandwidth = slow_link(m, member[i], member[j]).bandwidth;
-            const double share = slow_share(m, member, n, kind == HET_ACTION_REDUCE ? j : i, &sum);
-            double one, late = 0;
-            if (i == j) continue;
-            one = slow_ring_message(m, member[i], member[j], whole * share / sum, 1, load, &late);
-            if (one > seconds) seconds = one;
-            if (late > *latency) *latency = late;
-            one = slow_ring_message(m, member[i], member[j], whole * share / sum, 0, load, &late) - late;
+    const double whole = kind == HET_ACTION_REDUCE ? m->block_cost[block].reduce_bytes : m->block_cost[block].gather_bytes;
+    double share[MOST_STAGES][MOST_STAGES] = { { 0 } }, slowest[2] = { 0, 0 }, late[2] = { 0, 0 }, sum = 1, seconds = 0;
+    double out[MOST_STAGES] = { 0 }, in[MOST_STAGES] = { 0 };
+    int64_t member[MOST_STAGES], of[MOST_STAGES], n = slow_members(m, kind, block, member), i, j, k;
+    slow_clusters(m, member, n, of);
+    for (k = 0; k < n; k++) { /* each hop is counted once, whoever's sums come over it */
+        const double own = slow_share(m, member, n, k, &sum);
+        int used[MOST_STAGES][MOST_STAGES] = { { 0 } };
+        for (i = 0; i < n; i++)
+            for (j = i; j != k; j = slow_hop(of, n, j, k)) used[j][slow_hop(of, n, j, k)] = 1;
+        for (i = 0; i < n; i++)
+            for (j = 0; j < n; j++)
+                if (used[i][j]) share[i][j] += own;
+    }
+    for (k = 1; k >= 0; k--) /* between clusters, inside */
+        for (i = 0; i < n * n; i++) {
+            const int64_t at = i % n, next = i / n, sums = kind == HET_ACTION_REDUCE, from = sums ? at : next, to = sums ? next : at;
+            const double bandwidth = slow_link(m, member[from], member[to]).bandwidth;
+            double one, link = 0;
+            if (at == next || (of[at] != of[next]) != k || slow_hop(of, n, at, next) != next) continue;
+            one = slow_ring_message(m, member[from], member[to], whole * share[at][next] / sum, 1, load, &link);
+            if (one > slowest[k]) slowest[k] = one;
+            if (link > late[k]) late[k] = link;
+            one = slow_ring_message(m, member[from], member[to], whole * share[at][next] / sum, 0, load, &link) - link;
             if (one > *leaves) *leaves = one;
-            if (bandwidth > 0) out[i] += whole * share / sum / bandwidth, in[j] += whole * share / sum / bandwidth;
+            if (bandwidth > 0) out[from] += whole * share[at][next] / sum / bandwidth, in[to] += whole * share[at][next] / sum / bandwidth;
         }
+    *latency = late[0] + late[1];
+    for (i = 0; i < 2; i++)
+        if (slowest[i] + late[1 - i] > seconds) seconds = slowest[i] + late[1 - i];
     for (i = 0; i < n; i++) {
         const double port = out[i] > in[i] ? out[i] : in[i];
         if (port > *leaves) *leaves = port;
         if (port + *latency > seconds) seconds = port + *latency;
     }
     return seconds;
-}
-
-/* What a ring takes by itself; load: of each wire; latency: how much of it is latency; leaves: when its ranks' next one may begin. */
-static double slow_ring_seconds(const made *m, int32_t kind, int64_t block, double *load, double *latency, double *leaves)
-{
-    const double whole = kind == HET_ACTION_REDUCE ? m->block_cost[block].reduce_bytes : m->block_cost[block].gather_bytes;
-    int64_t member[MOST_STAGES], leader[MOST_STAGES], n = slow_members(m, kind, block, member), i, j, leaders = 0;
-    double largest = 0, sum = 1, turn = 0, turn_latency = 0, in = 0, out = 0, in_latency = 0, out_latency = 0;
-    slow_leaders(m, member, n, leader);
-    for (i = 0; i < n; i++) {
-        double own = 0;
-        leaders += leader[i] == i;
-        for (j = 0; j < n; j++)
-            if (leader[j] == i) own += slow_share(m, member, n, j, &sum);
-        if (own > largest) largest = own;
-    }
-    if (leaders == n && n <= HETRAIN_DIRECT) return slow_direct_seconds(m, kind, member, n, whole, load, latency, leaves);
-    for (i = 0; i < n && n > 1; i++) {
-        double one, late, ins = 0, outs = 0, in_late = 0, out_late = 0;
-        int64_t next = i + 1;
-        if (leader[i] != i) continue;
-        while (next < n && leader[next] != next) next++;
-        one = slow_ring_message(m, member[i], member[next < n ? next : 0], whole * largest / sum, (double)(leaders - 1), load, &late);
-        if (one > turn) turn = one;
-        if (late > turn_latency) turn_latency = late;
-        for (j = i + 1; j < next; j++) {
-            const double part = whole * slow_share(m, member, n, j, &sum) / sum;
-            ins += slow_ring_message(m, member[j], member[i], kind == HET_ACTION_REDUCE ? whole : part, 1, load, &late);
-            in_late += late;
-            outs += slow_ring_message(m, member[i], member[j], kind == HET_ACTION_REDUCE ? part : whole, 1, load, &late);
-            out_late += late;
-        }
-        if (ins > in) in = ins;
-        if (outs > out) out = outs;
-        if (in_late > in_latency) in_latency = in_late;
-        if (out_late > out_latency) out_latency = out_late;
-    }
-    *latency = in_latency + (double)(leaders - 1) * turn_latency + out_latency;
-    return *leaves = in + (double)(leaders - 1) * turn + out;
 }
 
 /* Rings of one kind: each rank's in the order of (ready, block), among those that can start the earliest. free_at: when a rank's last one has left;
@@ -1462,8 +1446,8 @@ static void shared_wires(void **state)
     EXACTLY(makespan_of(m), 4 + 64 / 8 + 3 + 4);
 }
 
-/* Twelve ranks in three processes of four, one block: into the process three whole blocks one after the other, two turns of a third around, three
-   own parts back. And the other way round for new weights. */
+/* Twelve ranks in three processes of four, one block of 1,200 bytes: each sends three others of its process a quarter, and gets one from each, then
+   two twelfths to other processes. And the other way round for new weights. */
 static void rings_in_two_levels(void **state)
 {
     int kind;
@@ -1495,7 +1479,7 @@ static void rings_in_two_levels(void **state)
         m->costs.block = m->block_cost;
         m->costs.blocks = 1;
         m->block_cost[0].reduce_bytes = m->block_cost[0].gather_bytes = 1200;
-        if (kind < 2) EXACTLY(makespan_of(m), 3 * (10 + 1200 / 12) + 2 * (100 + 400 / 4) + 3 * (10 + 100.0 / 12));
+        if (kind < 2) EXACTLY(makespan_of(m), 10 + 100 + 3 * 300 / 12 + 2 * 100 / 4);
         else EXACTLY(makespan_of(m), 100 + 3 * 100 / 12 + 8 * 100 / 4); /* one process: all at once */
     }
 }
@@ -1833,10 +1817,12 @@ static void pairs_of_slices(void **state)
     }
 }
 
-/* 1,000 members in one ring, reached in any order, and one that comes twice. */
+/* 3,000 members, in 55 clusters of 54 or 55, or in one ring, reached in any order, and one that comes twice. */
 static void large_rings(void **state)
 {
-    enum { RANKS = 3000 };
+    enum { RANKS = 3000, CLUSTERS = 55 };
+    static int64_t cluster[CLUSTERS + 1], collected[RANKS];
+    int64_t c, d, most = 0;
     het_plan plan;
     het_schedule schedule;
     het_costs costs;
@@ -1875,9 +1861,25 @@ static void large_rings(void **state)
     costs.blocks = 1;
     costs.every_link.latency = 2;
     costs.every_link.bandwidth = 1;
+    costs.rings = 1;
     block.reduce_bytes = RANKS;
     EXPECT_OK(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error));
     EXACTLY(s->makespan, (RANKS - 1) * 3);
+    het_simulation_free(s);
+    costs.rings = 0;
+    for (c = 0; c <= CLUSTERS; c++) cluster[c] = c * RANKS / CLUSTERS;
+    for (r = 0; r < RANKS; r++) collected[r] = 1;
+    for (c = 0; c < CLUSTERS; c++)
+        for (d = 0; d < CLUSTERS; d++)
+            for (r = cluster[d]; r < cluster[d + 1] && c != d; r++)
+                collected[cluster[c] + HETRAIN_COLLECTOR(cluster[c + 1] - cluster[c], c, r - cluster[d], cluster[d + 1] - cluster[d], d)]++;
+    for (c = 0; c < CLUSTERS; c++)
+        for (r = cluster[c]; r < cluster[c + 1]; r++) /* what comes: from its cluster what it collects, from others what it owns */
+            most = (cluster[c + 1] - cluster[c] - 1) * collected[r] + CLUSTERS - 1 > most
+                       ? (cluster[c + 1] - cluster[c] - 1) * collected[r] + CLUSTERS - 1 : most;
+    assert_true(most < RANKS + RANKS / 20);
+    EXPECT_OK(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error));
+    EXACTLY(s->makespan, most + 4);
     het_simulation_free(s);
     start[RANKS] = RANKS + 1;
     EXPECT_ERROR(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error), HET_ERR_INVALID, error.text, "rank 2999|action 1|REDUCE0|twice");

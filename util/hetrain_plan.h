@@ -226,12 +226,12 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      come. The one that was ready first goes first, then the lower block. They share buses and
      uplinks with each other, the one that starts first being served first, and messages with
      messages; the two do not slow each other: a network that carries both at once does worse.
-   * More ranks than HETRAIN_DIRECT are a ring, and all with het_costs.rings, in the order of ranks:
-     N - 1 steps that each take the time of the largest part on the slowest link of the ring. Where
-     ranks are spread over processes, of which one has several, the first of each is a ring's
-     member: before it the others send theirs there, one after the other, behind it they get theirs
-     back, the whole block on the way in of REDUCE and on the way out of GATHER, their own part
-     otherwise.
+   * Ranks of one process are a cluster where several processes have some, and where more than
+     HETRAIN_DIRECT are alone, as many neighbours as there are clusters: messages go to the ranks
+     that collect for a cluster (HETRAIN_COLLECTOR), on to other clusters, and for new weights
+     backwards. Each meets the slowest latency inside and between. With het_costs.rings all are a
+     ring in the order of ranks: N - 1 steps that each take the time of the largest part on its
+     slowest link.
    * Where blocks have keepers or teams by columns, or the plan divides sums or weights
      (het_plan.shard), holders send what each owns, of columns what the other has of it: REDUCE and
      GATHER take a latency and what the busiest sends or gets on the slowest link. Sums that leave
@@ -311,7 +311,7 @@ typedef struct het_link_cost {
 typedef struct het_block_cost {
     double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
     double windows;                   /* the whole block's elements over those that are under way at once,
-                                         HETRAIN_RING_WINDOW or, of many large blocks, up to four times
+                                         HETRAIN_FLOW_WINDOW or, of many large blocks, up to four times
                                          as many; 0: a message never waits for its own beginning */
     double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
     double columns;                   /* part of it that teams by columns divide */
@@ -2490,6 +2490,7 @@ typedef struct heti_p_part {
     double time;                      /* when the rank reached it; negative: not yet */
     double share, moved;              /* of the block, in parts of heti_p_ring.sum; bytes that the
                                          ring brings to it and takes from it */
+    double collected, port[2];        /* of the block, with its share; seconds of what leaves and comes */
 } heti_p_part;
 
 /* One REDUCE or GATHER. */
@@ -2499,7 +2500,7 @@ typedef struct heti_p_ring {
     double busiest;                   /* bytes of the busiest rank, where it is `divided` */
     int64_t before;                   /* of its ranks, those that have a ring to do before it */
     int32_t block, gather;
-    int32_t direct, divided;          /* 1: no ring, ranks send to each other; not all ranks have all of it */
+    int32_t divided;                  /* 1: not all ranks have all of it */
 } heti_p_ring;
 
 typedef struct heti_p_rank {
@@ -2550,6 +2551,7 @@ typedef struct heti_p_sim {
     heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then, of several
                                          updates, STEP: the owners */
     int64_t *ring_order;              /* those that are timed together, by when they were ready */
+    int64_t *cluster;                 /* [ranks + 1] of the one that is timed: numbers of parts, then all */
     heti_p_queue turns;                /* with room for all: rings that are complete and not yet timed */
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
@@ -2578,6 +2580,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
     s->ring_order = HETI_T_TAKE(arena, int64_t, timed);
+    s->cluster = HETI_T_TAKE(arena, int64_t, s->ranks + 1);
     s->turns.event = HETI_T_TAKE(arena, heti_p_event, timed);
     s->turns.room = timed;
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
@@ -3038,16 +3041,6 @@ static void heti_p_sim_processes(heti_p_sim *s) {
     }
 }
 
-/* Parts [i, end) are one member of the ring: those of the process of i, or i alone where all are in
-   one. */
-static int64_t heti_p_ring_member(const heti_p_sim *s, const heti_p_ring *ring, int64_t i) {
-    const heti_p_part *part = s->part + ring->first;
-    int64_t end = i + 1;
-    if (s->process[part[0].rank] == s->process[part[ring->wanted - 1].rank]) return end;
-    while (end < ring->wanted && s->process[part[end].rank] == s->process[part[i].rank]) end++;
-    return end;
-}
-
 static int heti_p_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
 /* What part of a block a rank has sums of, and uses weights of. */
@@ -3078,7 +3071,6 @@ static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double b
         used += heti_p_used(s, part[i].rank, columns);
     }
     ring->divided = weights || used < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
-    ring->direct |= ring->divided;
     if (!ring->divided || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
     for (int64_t i = 0; i < n && weights && plan->near != NULL; i++) {
         for (k = 0; k < i && (plan->near[part[k].rank] != plan->near[part[i].rank] ||
@@ -3101,29 +3093,16 @@ static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double b
     }
 }
 
-/* Shares of the block and bytes moved, of each part: into the process, around the ring, out
-   again. */
+/* Shares of the block and bytes moved, of each part: as many come as leave. */
 static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    int64_t end, members = 0;
     for (int64_t i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
     for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
-    for (int64_t i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
-    ring->direct = members == n && n <= HETRAIN_DIRECT && !s->costs->rings;
     heti_p_ring_divided(s, ring, bytes);
-    for (int64_t i = 0; i < n && !ring->divided; i = end) {
-        double own = 0;
-        end = heti_p_ring_member(s, ring, i);
-        for (int64_t j = i; j < end; j++) own += part[j].share;
-        if (members > 1) part[i].moved += 2 * bytes * (ring->sum - own) / ring->sum;
-        for (int64_t j = i + 1; j < end; j++) {
-            /* the whole block one way, its part the other */
-            part[j].moved += bytes + bytes * part[j].share / ring->sum;
-            part[i].moved += bytes + bytes * part[j].share / ring->sum;
-        }
-    }
+    for (int64_t i = 0; i < n && n > 1 && !ring->divided; i++)
+        part[i].moved = 2 * bytes * (ring->sum - part[i].share) / ring->sum;
 }
 
 static double heti_p_ring_bytes(const heti_p_sim *s, const heti_p_ring *ring) {
@@ -4111,23 +4090,6 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
     return HET_OK;
 }
 
-/* Into the process of parts [i, end), way[0], and out again, way[1]: one after the other. The whole
-   block goes in for sums and out for weights, a rank's part the other way. */
-static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t end, double bytes,
-                                     heti_p_took way[2]) {
-    const heti_p_part *part = s->part + ring->first;
-    heti_p_took one;
-    HETI_T_CLEAR(way, 2);
-    for (int64_t j = i + 1; j < end; j++)
-        for (int out = 0; out < 2; out++) {
-            HETI_T_TRY(heti_p_ring_transfer(s, ring, part[out ? i : j].rank, part[out ? j : i].rank,
-                                            out == ring->gather ? bytes : bytes * part[j].share / ring->sum, 1, &one));
-            way[out].latency += one.latency;
-            way[out].seconds += one.seconds;
-        }
-    return HET_OK;
-}
-
 /* The slowest of several that run at once. */
 static void heti_p_slowest(heti_p_took *took, const heti_p_took *one) {
     heti_p_at_least(&took->latency, one->latency);
@@ -4135,64 +4097,104 @@ static void heti_p_slowest(heti_p_took *took, const heti_p_took *one) {
     heti_p_at_least(&took->seconds, one->seconds);
 }
 
-/* The same where ranks send to each other: what owners own, a rank's sends through its port one
-   after the other, and what it gets likewise; or what the busiest has under way. */
-static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
+/* Where not all have all of the block: what the busiest has under way. */
+static het_result heti_p_ring_divided_time(heti_p_sim *s, const heti_p_ring *ring, heti_p_took *took) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    double port[2][HETRAIN_DIRECT] = { { 0 }, { 0 } }; /* of what leaves, of what comes */
-    heti_p_took one;
-    het_link_cost link;
     for (int64_t i = 0; i < n && ring->busiest > 0; i++) {
+        heti_p_took one = { 0, 0, 0, 0 };
+        het_link_cost link;
         HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
         one.latency = link.latency;
-        one.moves = 0;
         one.leaves = link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0;
         one.seconds = link.latency + one.leaves;
         heti_p_slowest(took, &one);
     }
-    for (int64_t i = 0; i < n * n && !ring->divided; i++) {
-        const heti_p_part *from = &part[i / n], *to = &part[i % n];
-        if (from == to) continue;
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, from->rank, to->rank,
-                                        bytes * (ring->gather ? from : to)->share / ring->sum, 1, &one));
-        port[0][i / n] += one.moves;
-        port[1][i % n] += one.moves;
-        heti_p_slowest(took, &one);
-    }
-    for (int64_t i = 0; i < 2 * n && !ring->divided; i++) {
-        heti_p_at_least(&took->leaves, port[i / n][i % n]);
-        heti_p_at_least(&took->seconds, port[i / n][i % n] + took->latency);
-    }
     return HET_OK;
 }
 
-/* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as
-   long as the largest part takes on the slowest link, the slowest way out. Its loads are left on
-   the wires. */
-static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, heti_p_took *took) {
+/* The clusters of a ring's parts (hetrain.h, >>moves): how many. */
+static int64_t heti_p_ring_clusters(heti_p_sim *s, const heti_p_ring *ring) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    heti_p_took way[3], one[3]; /* in, out, a step */
-    double largest = 0, turns = -1;
-    int64_t i, end;
-    if (ring->direct) return heti_p_ring_direct_time(s, ring, bytes, took);
-    HETI_T_CLEAR(way, 3);
-    for (i = 0; i < n; i = end, turns++) {
-        double own = 0;
-        end = heti_p_ring_member(s, ring, i);
-        for (int64_t j = i; j < end; j++) own += part[j].share;
-        heti_p_at_least(&largest, own);
+    const int spread = s->process[part[0].rank] != s->process[part[n - 1].rank];
+    int64_t clusters = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || !spread || s->process[part[i].rank] != s->process[part[i - 1].rank]) s->cluster[clusters++] = i;
+    if (clusters == n && n > HETRAIN_DIRECT) {
+        while ((clusters - 1) * (clusters - 1) >= n) clusters--;
+        for (int64_t c = 0; c < clusters; c++) s->cluster[c] = c * n / clusters;
     }
-    for (i = 0; i < n && n > 1; i = end) {
-        end = heti_p_ring_member(s, ring, i);
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[end < n ? end : 0].rank,
-                                        bytes * largest / ring->sum, turns, &one[2]));
-        HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, one));
-        for (int64_t j = 0; j < 3; j++) heti_p_slowest(&way[j], &one[j]);
+    s->cluster[clusters] = n;
+    return clusters;
+}
+
+/* Sums from part i to part k, or new weights from k to i: what k owns, or all that it collects. */
+static het_result heti_p_ring_send(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t k, double share,
+                                   heti_p_took *took) {
+    heti_p_part *from = s->part + ring->first + (ring->gather ? k : i),
+                *to = s->part + ring->first + (ring->gather ? i : k);
+    heti_p_took one;
+    HETI_T_TRY(heti_p_ring_transfer(s, ring, from->rank, to->rank,
+                                    heti_p_ring_bytes(s, ring) * share / ring->sum, 1, &one));
+    from->port[0] += one.moves;
+    to->port[1] += one.moves;
+    heti_p_slowest(took, &one);
+    return HET_OK;
+}
+
+/* The same of a ring, inside of clusters and between them, each with the other's latency as well. A
+   rank's sends go through its port one after the other, and what it gets likewise. */
+static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring, heti_p_took *took) {
+    heti_p_part *part = s->part + ring->first;
+    const int64_t clusters = heti_p_ring_clusters(s, ring), *cluster = s->cluster;
+    heti_p_took way[2];
+    double port = 0;
+    HETI_T_CLEAR(way, 2);
+    for (int64_t i = 0; i < ring->wanted; i++) part[i].collected = part[i].share;
+    for (int64_t c = 0; c < clusters; c++)
+        for (int64_t k = cluster[c]; k < cluster[c + 1]; k++)
+            for (int64_t d = 0; d < clusters; d++) {
+                const int64_t via = cluster[d] + HETRAIN_COLLECTOR(cluster[d + 1] - cluster[d], d, k - cluster[c],
+                                                                   cluster[c + 1] - cluster[c], c);
+                if (d == c) continue;
+                part[via].collected += part[k].share;
+                HETI_T_TRY(heti_p_ring_send(s, ring, via, k, part[k].share, &way[1]));
+            }
+    for (int64_t c = 0; c < clusters; c++)
+        for (int64_t k = cluster[c]; k < cluster[c + 1]; k++)
+            for (int64_t i = cluster[c]; i < cluster[c + 1]; i++)
+                if (i != k) HETI_T_TRY(heti_p_ring_send(s, ring, i, k, part[k].collected, &way[0]));
+    for (int k = 0; k < 2; k++) {
+        way[k].seconds += way[1 - k].latency;
+        heti_p_slowest(took, &way[k]);
     }
-    took->latency = way[0].latency + (turns > 0 ? turns * way[2].latency : 0) + way[1].latency;
-    took->seconds = way[0].seconds + (turns > 0 ? turns * way[2].seconds : 0) + way[1].seconds;
+    took->latency = way[0].latency + way[1].latency;
+    for (int64_t i = 0; i < ring->wanted; i++)
+        for (int k = 0; k < 2; k++) heti_p_at_least(&port, part[i].port[k]);
+    heti_p_at_least(&took->leaves, port);
+    heti_p_at_least(&took->seconds, port + took->latency);
+    return HET_OK;
+}
+
+/* What a ring takes by itself, and how much of that is latency: N - 1 steps as long as the largest
+   part takes on the slowest link. Its loads are left on the wires. */
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, heti_p_took *took) {
+    const heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    const double turns = HETI_T_CAST(double, n - 1);
+    double largest = 0;
+    if (ring->divided) return heti_p_ring_divided_time(s, ring, took);
+    if (!s->costs->rings) return heti_p_ring_direct_time(s, ring, took);
+    for (int64_t i = 0; i < n; i++) heti_p_at_least(&largest, part[i].share);
+    for (int64_t i = 0; i < n && n > 1; i++) {
+        heti_p_took one;
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank,
+                                        heti_p_ring_bytes(s, ring) * largest / ring->sum, turns, &one));
+        heti_p_slowest(took, &one);
+    }
+    took->latency *= turns;
+    took->seconds *= turns;
     took->leaves = took->seconds;
     return HET_OK;
 }
@@ -4217,10 +4219,9 @@ static double heti_p_ring_wires(heti_p_sim *s, double start, const heti_p_took *
 static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
-    const double bytes = heti_p_ring_bytes(s, ring);
     heti_p_took took = { 0, 0, 0, 0 };
     double left;
-    if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &took));
+    if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, &took));
     const double end = heti_p_ring_wires(s, ring->start, &took, &left);
     heti_p_at_least(&s->result->makespan, end);
     for (int64_t j = 0; j < ring->wanted; j++) {
@@ -4228,7 +4229,7 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
         heti_p_at_least(&s->rank[part[j].rank].ring_end, end);
         if (part[j].record >= 0) {
             s->record[part[j].record].end = end;
-            s->record[part[j].record].bytes = heti_p_whole_bytes(bytes);
+            s->record[part[j].record].bytes = heti_p_whole_bytes(heti_p_ring_bytes(s, ring));
         }
         if (part[j].next < 0) continue;
         heti_p_at_least(&s->ring[part[j].next].start, left);

@@ -276,7 +276,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
    come; "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead.
    Where links are no tree the outermost group has "latencies", "bandwidths" or both: a row a rank
    with what a message to each rank meets, [[0, "5G"], ["2G", 0]]. They stand in place of what the
-   groups' links say; a rank's own place is not looked at. */
+   groups' links say; a rank's own place is not looked at. "rings": true of the outermost group:
+   blocks are reduced and gathered in rings, as NCCL does it. */
 
 typedef struct het_cluster_device {
     char name[48];
@@ -290,6 +291,7 @@ typedef struct het_cluster_device {
 typedef struct het_cluster {
     char name[48];
     int64_t ranks, groups;
+    int32_t rings;                    /* 1: het_costs.rings */
     het_cluster_device *device;       /* [ranks] */
     het_group *group;                 /* [groups] */
     het_link_cost *link;              /* [ranks][ranks] from, to, in place of the groups' latency and bandwidth; NULL */
@@ -1335,7 +1337,7 @@ typedef struct heti_s_held {
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double weights, expanded;         /* bytes of these weights, of the floats that a call makes of int8 */
     double kept;                      /* of several updates: elements whose versions it keeps */
-    double pieces, ring;              /* bytes on the host for what it exchanges piece by piece, in a ring */
+    double pieces;                    /* bytes on the host for what it exchanges piece by piece */
     /* weights that come for a call, and sums that leave behind it: bytes of the largest unit;
        that it has to fetch, or does not own, of so many; the slowest link that they take, 1 over
        its bandwidth */
@@ -1396,6 +1398,7 @@ typedef struct heti_s_holding {
     const het_cluster *cluster;       /* NULL: links are all the first of the profile, or take nothing */
     heti_s_held *held;                /* [ranks] */
     int64_t *rank, words;             /* [ranks] */
+    int64_t *first, peers;            /* [ranks + 1] of a block's clusters; the most of a rank, with itself */
     double *unit[3];                  /* [units] */
     uint64_t *peer, *both;
     double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
@@ -1492,10 +1495,36 @@ static double heti_s_weights(const het_profile *p, const het_block_profile *bloc
 
 /* hetrain.h's heti_most_piece, the second: four of them, the third of boxes; ranks of which all
    pairs are looked at, of more only where a plan divides what they hold. */
-enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_RING_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
+enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_FLOW_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
 
 static double heti_s_pieces(double elements) {
     return heti_s_real((HETI_T_CAST(int64_t, elements) + HETI_S_WINDOW / 4 - 1) / (HETI_S_WINDOW / 4));
+}
+
+/* h->first of many holders in one process (hetrain.h, heti_find_clusters): how many. */
+static int64_t heti_s_cut_clusters(heti_s_holding *h, int64_t holders) {
+    int64_t clusters = holders;
+    while ((clusters - 1) * (clusters - 1) >= holders) clusters--;
+    for (int64_t c = 0; c <= clusters; c++) h->first[c] = c * holders / clusters;
+    return clusters;
+}
+
+static void heti_s_meet(heti_s_holding *h, int64_t i, int64_t k) {
+    if (h->words > 0) h->peer[h->rank[i] * h->words + h->rank[k] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[k] % 64;
+}
+
+/* With whom the holders of cluster c exchange sums: all of it, themselves too, and those of others
+   that collect for them. */
+static void heti_s_meet_cluster(heti_s_holding *h, int64_t clusters, int64_t c) {
+    const int64_t *first = h->first, n = first[c + 1] - first[c];
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < n; k++) heti_s_meet(h, first[c] + i, first[c] + k);
+        for (int64_t d = 0; d < clusters; d++) {
+            const int64_t via = first[d] + HETRAIN_COLLECTOR(first[d + 1] - first[d], d, i, n, c);
+            heti_s_meet(h, first[c] + i, via);
+            heti_s_meet(h, via, first[c] + i);
+        }
+    }
 }
 
 /* Adds up what a block's holders have of it. */
@@ -1510,7 +1539,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
     const double windows = plan->updates > 1 && holders > 1 && plan->staleness > 1 /* het_plan.staleness */
                                ? heti_s_real(plan->staleness < plan->updates ? plan->staleness : plan->updates) : 1;
-    int direct = weights || (holders > 1 && holders <= HETRAIN_DIRECT && !block->frozen);
+    int direct = weights || (holders > 1 && !block->frozen), apart = weights; /* as heti_is_apart */
     for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
         heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
     HETI_T_CLEAR(h->both, h->words);
@@ -1521,7 +1550,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
                                      : elements / heti_s_real(holders);
         const double box = heti_s_box(h, h->rank[i], block);
         if (h->words > 0) h->both[h->rank[i] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[i] % 64;
-        direct |= keeps || box >= 0;
+        direct |= !block->frozen && (keeps || box >= 0);
+        apart |= keeps || box >= 0;
         for (int k = 0; k < 2; k++) {
             heti_s_most(&to->latency[k], latency[k]);
             heti_s_most(&to->slowness[k], slowness[k]);
@@ -1539,14 +1569,16 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
             sums || keeps ? windows * own : elements;
         to->state += own;
     }
-    for (int64_t i = 0; i < holders && !direct && holders > 1 && !block->frozen; i++)
-        h->held[h->rank[i]].ring = 8 * HETRAIN_RING_WINDOW;
     if (direct) heti_s_most(&h->largest, bytes);
+    const int64_t clusters = direct && !apart && holders > HETRAIN_DIRECT ? heti_s_cut_clusters(h, holders) : 0;
+    if (clusters > 0) owned *= holders % clusters > 0 ? 2 : 1; /* as heti_reach */
+    if (direct) h->peers = heti_s_max(h->peers, clusters > 0 ? (holders - 1) / clusters + clusters : holders);
     if (sums || direct) heti_s_most(&h->owned, owned);
-    h->pieces[0] += direct ? heti_s_pieces(owned) : 0;
+    h->pieces[0] += direct ? heti_s_pieces(owned) * heti_s_real(clusters > 0 ? clusters : 1) : 0;
     h->pieces[1] += direct ? heti_s_pieces(bytes / 4) : 0;
     h->part += direct && !block->frozen ? block->elements / holders : 0;
-    for (int64_t i = 0; i < holders && (sums || direct); i++)
+    for (int64_t c = 0; c < clusters && !sums; c++) heti_s_meet_cluster(h, clusters, c);
+    for (int64_t i = 0; i < holders && (sums || (direct && clusters == 0)); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
         for (int k = 0; k < 2; k++)
@@ -1607,6 +1639,7 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     heti_s_holding *h = HETI_T_CAST(heti_s_holding *, self);
     h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
     h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
+    h->first = HETI_S_ROOM(int64_t, h->plan->ranks + 1);
     HETI_S_ROOMS(double, h->plan->units, &h->unit[0], &h->unit[1], &h->unit[2]);
     h->peer = HETI_S_ROOM(uint64_t, h->plan->ranks * h->words);
     h->both = HETI_S_ROOM(uint64_t, h->words);
@@ -1633,7 +1666,7 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
         piece = 2 * piece + (plan->shard == HET_SHARD_WEIGHTS ? 4 : 2) * 4 * heti_s_under_way(h, 1, weights);
     for (int64_t r = 0; r < plan->ranks; r++) {
         const uint64_t *peer = &h->peer[r * h->words];
-        int64_t peers = h->words > 0 ? 0 : HETRAIN_DIRECT; /* with itself */
+        int64_t peers = h->words > 0 ? 0 : h->peers; /* with itself */
         for (int64_t w = 0; w < h->words; w++)
             for (uint64_t left = peer[w]; left != 0; left &= left - 1) peers++;
         if (peers > 0) h->held[r].pieces = heti_s_real(peers - 1) * piece;
@@ -1740,7 +1773,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         to->activations = heti_s_bytes(slots * m->slot + lean * h->lean + carries * (m->carry + own + 128) +
                                        chains * m->chain + m->once + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces + h->ring);
+        to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces);
         to->stored = heti_s_bytes(heti_s_real(of->places) * h->stored);
         to->host = to->communication + to->stored;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
@@ -1979,7 +2012,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     const het_profile *profile = c->held.profile;
     const het_cluster *cluster = c->held.cluster;
     const double window = heti_s_larger(heti_s_under_way(&c->held, 0, heti_s_smaller(c->held.owned, HETI_S_WINDOW / 4)),
-                                        HETRAIN_RING_WINDOW);
+                                        HETRAIN_FLOW_WINDOW);
     double slowness;
     for (int64_t r = 0; r < plan->ranks; r++) {
         const int64_t device = heti_s_rank_device(c, r, &slowness);
@@ -2011,6 +2044,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         costs->groups = cluster->groups;
         costs->rank_group = c->rank_group;
         costs->link = cluster->link;
+        costs->rings = cluster->rings;
     } else costs->every_link = heti_s_first_link(profile);
     return HET_OK;
 }
@@ -3794,6 +3828,7 @@ typedef struct heti_s_member {
     het_cluster_device device;        /* the one or */
     het_group group;                  /* the other */
     het_json members, ranks, matrix[2]; /* at the arrays */
+    int32_t rings;
 } heti_s_member;
 
 /* "12.5ms" or "10G": a number and what stands behind it. */
@@ -3876,6 +3911,7 @@ static const heti_s_key heti_s_member_keys[] = {
     { "link", heti_s_read_between, 0, 0, NULL, HETI_S_OF_GROUP },
     HETI_S_MEMBER("bus", group.bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER("uplink", group.uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
+    HETI_S_MEMBER("rings", rings, heti_s_read_truth, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("ranks", ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("latencies", matrix[0], heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("bandwidths", matrix[1], heti_s_read_later, 0, HETI_S_OF_ROOT),
@@ -3905,7 +3941,8 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
 static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_member *m) {
     static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory, "
                                                 "max_tokens; or name, count, process, link, bus, uplink, "
-                                                "members; of the outermost ranks, latencies, bandwidths", 0, "" };
+                                                "members; of the outermost rings, ranks, latencies, "
+                                                "bandwidths", 0, "" };
     const size_t start = r->json.at;
     uint32_t seen = 0;
     memset(m, 0, sizeof *m);
@@ -3990,7 +4027,10 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
         if (r->ranks == ranks) return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
     }
     r->json = behind;
-    if (parent < 0) memcpy(r->cluster != NULL ? r->cluster->name : m.name, m.name, sizeof m.name);
+    if (parent < 0 && r->cluster != NULL) {
+        memcpy(r->cluster->name, m.name, sizeof m.name);
+        r->cluster->rings = m.rings;
+    }
     return HET_OK;
 }
 
@@ -4459,6 +4499,7 @@ static void heti_s_write_next(heti_t_text *out, int more, int depth) {
 
 static void heti_s_write_matrices(heti_s_cluster_writer *w) {
     const het_cluster *c = w->cluster;
+    if (c->rings) heti_t_put(&w->out, ",\n  \"rings\":true");
     for (int which = 0; which < 2 && c->link != NULL; which++) {
         heti_t_put(&w->out, which == 0 ? ",\n  \"latencies\":[" : ",\n  \"bandwidths\":[");
         for (int64_t i = 0; i < c->ranks * c->ranks; i++) {
@@ -5208,26 +5249,19 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 }
 
 /* Reductions and gathers of the blocks of each rank at least: s->ring gets those of reductions, the
-   most of a rank's gathers comes back. The largest part is no less than an even one, in a ring on
-   its slowest link; where ranks send to each other all others' links with its owner carry it, and
-   a latency is met once for all blocks, the least of any block's. 0 where processes are members,
-   which exchange in two levels, and with keepers, to whom all goes straight. */
+   most of a rank's gathers comes back. The largest part is no less than an even one, all others'
+   links with its owner carry it, and a latency is met once for all blocks, the least of any
+   block's. 0 in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, least = 1e300, *gathers = s->pipeline_time;
     int64_t n;
     for (int64_t i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
     for (int64_t i = 0; i < s->d.cluster->groups; i++)
-        if (s->d.cluster->group[i].process || c->keepers > 0) return 0;
+        if (s->d.cluster->group[i].process || s->d.cluster->rings || c->keepers > 0) return 0;
     for (int64_t b = 0; b < p->blocks; b++) {
         double reduce = 0, gather = 0, late = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
-        for (int64_t i = 0; i < n && n > HETRAIN_DIRECT; i++) {
-            const het_link_cost link = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
-            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0;
-            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (link.latency + each * p->reduce_bytes));
-            gather = heti_s_larger(gather, heti_s_real(n - 1) * (link.latency + each * p->gather_bytes));
-        }
         for (int64_t i = 0; i < n && n <= HETRAIN_DIRECT; i++) {
             double slowness[2] = { 0, 0 };
             for (int64_t j = 0; j < n; j++) {
@@ -5740,8 +5774,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t u = 0; u < s->units; u++) {
         const double elements = s->before[u + 1].trained - s->before[u].trained;
         const het_link_cost link = heti_s_unit_link(s, c, u);
-        const double latency = holders > HETRAIN_DIRECT ? link.latency : 0; /* which hide behind bytes */
-        double seconds = (holders - 1) * (2 * latency + link.bandwidth * elements * bytes / holders);
+        double seconds = (holders - 1) * link.bandwidth * elements * bytes / holders; /* latencies hide behind bytes */
         if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
             seconds = 2 * link.latency + link.bandwidth * elements * bytes *
                       heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
@@ -8209,8 +8242,8 @@ static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
     }
 }
 
-/* What reductions take where links are as given: an N-th of the block from rank to rank at once or,
-   in a ring, N - 1 times, one window at a time (hetrain_plan.h). */
+/* What reductions take where links are as given: an N-th of the block from rank to rank at once,
+   one window at a time, twice of many ranks (hetrain_plan.h). */
 static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
     heti_s_observe_reductions(a, t);
     for (int64_t i = 0; i < a->search.profile->blocks; i++) {
@@ -8218,7 +8251,7 @@ static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
         const het_block_cost *block = &a->predict.costs->costs.block[i];
         const double windows = ring->ranks > 0 ? block->windows / heti_s_real(ring->ranks) : 0;
         ring->nominal = ring->seconds;
-        ring->trips = (ring->ranks > HETRAIN_DIRECT ? heti_s_real(ring->ranks - 1) : 1) * (windows > 1 ? windows : 1);
+        ring->trips = (ring->ranks > HETRAIN_DIRECT ? 2 : 1) * (windows > 1 ? windows : 1);
         if (ring->ranks > 0) ring->bytes = block->reduce_bytes / heti_s_real(ring->ranks) / (windows > 1 ? windows : 1);
     }
 }

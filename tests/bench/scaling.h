@@ -114,6 +114,7 @@ static het_result scaling_predict(scaling *s, int r)
     memset(&cluster, 0, sizeof cluster);
     cluster.ranks = scaling_row[r].devices;
     cluster.groups = 1 + nodes;
+    cluster.rings = 1;
     cluster.device = (het_cluster_device *)calloc((size_t)cluster.ranks, sizeof *cluster.device);
     cluster.group = (het_group *)calloc((size_t)cluster.groups, sizeof *cluster.group);
     if (described->kinds > SCALING_KINDS || cluster.device == NULL || cluster.group == NULL) result = HET_ERR_OOM;
