@@ -1452,10 +1452,10 @@ static void rings_in_two_levels(void **state)
 {
     int kind;
     (void)state;
-    for (kind = 0; kind < 3; kind++) {
+    for (kind = 0; kind < 4; kind++) {
         made *m = make(12);
         int64_t i;
-        const int32_t kinds[3] = { HET_ACTION_REDUCE, HET_ACTION_GATHER, HET_ACTION_REDUCE };
+        const int32_t kinds[4] = { HET_ACTION_REDUCE, HET_ACTION_GATHER, HET_ACTION_REDUCE, HET_ACTION_GATHER };
         for (i = 0; i < 12; i++) {
             add_pipeline(m, 1);
             add_stage(m, i, 1, 1, 1);
@@ -1471,7 +1471,7 @@ static void rings_in_two_levels(void **state)
         for (i = 1; i < 4; i++) {
             m->group[i].latency = 10;
             m->group[i].bandwidth = 12;
-            m->group[i].process = kind < 2;
+            m->group[i].process = kind != 2;
         }
         m->costs.group = m->group;
         m->costs.rank_group = m->rank_group;
@@ -1479,7 +1479,9 @@ static void rings_in_two_levels(void **state)
         m->costs.block = m->block_cost;
         m->costs.blocks = 1;
         m->block_cost[0].reduce_bytes = m->block_cost[0].gather_bytes = 1200;
-        if (kind < 2) EXACTLY(makespan_of(m), 10 + 100 + 3 * 300 / 12 + 2 * 100 / 4);
+        m->block_cost[0].windows = kind == 3 ? 60 : 0;
+        if (kind == 3) EXACTLY(makespan_of(m), 10 + 4 * (100 + 25.0 / 5 / 4) + 5 + 100); /* of five windows between processes, four wait */
+        else if (kind < 2) EXACTLY(makespan_of(m), 10 + 100 + 3 * 300 / 12 + 2 * 100 / 4);
         else EXACTLY(makespan_of(m), 100 + 3 * 100 / 12 + 8 * 100 / 4); /* one process: all at once */
     }
 }
