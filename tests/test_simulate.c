@@ -1116,6 +1116,7 @@ static void named_schedules_with_short_micro_batches(void **state)
         het_schedule *schedule = NULL;
         het_plan_desc desc;
         het_error error;
+        het_result result;
         double whole, bare, all;
         made *m = make(4);
         memset(&desc, 0, sizeof desc);
@@ -1123,13 +1124,14 @@ static void named_schedules_with_short_micro_batches(void **state)
         EXPECT_ERROR(het_plan_read(&desc, "pp", 2, &plan, &error), HET_OK, error.text, "");
         for (i = 0; i < plan->pipelines; i++) m->micro_batches[i] = 8 / plan->pipelines;
         plan->memory_limit = 4;
-        if (het_schedule_make(plan, m->micro_batches, NULL, &schedule, &error) == HET_ERR_INVALID) { /* several updates a step */
+        result = het_schedule_make(plan, m->micro_batches, NULL, &schedule, &error);
+        if (result == HET_ERR_INVALID) { /* several updates a step */
             assert_non_null(strstr(error.text, "updates"));
             het_plan_free(plan);
             free(m);
             continue;
         }
-        EXPECT_ERROR(het_schedule_make(plan, m->micro_batches, NULL, &schedule, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(result, HET_OK, error.text, "");
         m->plan = *plan, m->plan.slice_share = m->slice_share;
         m->slice_share[0] = 2, m->slice_share[1] = m->slice_share[2] = 1;
         m->schedule = *schedule;
