@@ -29,4 +29,6 @@ for mode in $modes; do
         rm -f "$work/log"
     done
 done | tee "$work/all"
-awk '{ sum[$1] += $6; n[$1]++ } END { for (m in sum) printf "%s mean %.4f, %.3f of synchronous\n", m, sum[m] / n[m], sum[m] / n[m] / (sum["synchronous"] / n["synchronous"]) }' "$work/all"
+awk '{ sum[$1] += $6; n[$1]++ } END {
+    for (m in sum) printf "%s mean %.4f%s\n", m, sum[m] / n[m],
+        n["synchronous"] ? sprintf(", %.3f of synchronous", sum[m] / n[m] / (sum["synchronous"] / n["synchronous"])) : "" }' "$work/all"
