@@ -391,7 +391,7 @@ printf '{"pipelines":[{"stages":[{"rank":1,"units":[0,6]}]}]}' > second.json
 warns 'rank 0 of 2 gets no micro-batch|the plan has none for it' --devices cpu:1,cpu:1 --plan second.json
 printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]}],"keepers":[1],"state_shares":[0,1]}' > kept.json
 warns '' --devices cpu:1,cpu:1 --plan kept.json
-warns '--granule 1 or more --micro-batches' --devices cpu:1,cpu:1 --plan auto --plan-seconds 0.1
+warns '--granule 1 or more --micro-batches' --devices cpu:1,cpu:1@0.1 --plan auto --plan-seconds 0.1
 warns 'rank 1 of 2 gets no|the step has 1; fewer granules a micro-batch (STEPxN of --replan' --devices cpu:1,cpu:1 --micro-batches 2 --replan 2x2:dp
 "$programs/train" --data text --steps 2 --out idle --model gpt2:layers=2,width=32,heads=2,context=16 --quiet
 "$programs/train" --data text --resume idle --quiet --devices cpu:1,cpu:1 > out 2> err
