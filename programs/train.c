@@ -82,9 +82,10 @@ static const option options[] = {
     { "--matrix-lr", "X", OPTION_REAL, AT(matrix_lr), 0, 1e3, "learning rate of muon's matrices, falls as --lr does; 0: --lr" },
     { "--momentum", "X", OPTION_REAL, AT(momentum), 0, 0.999999, "muon's running mean of gradients keeps this share of itself" },
     { "--feedback", "X", OPTION_REAL, AT(feedback), 0, 1000,
-      "for gradients that are X updates late: each update also makes good X times what the last one was wrong by; 0: off" },
+      "for gradients that are X updates late: each update also makes good X times what the last one was wrong by; 0: off; "
+      "default: 1 with --schedule 2bw" },
     { "--feedback-change", "X", OPTION_REAL, AT(feedback_change), 0, 1000,
-      "and X times what changed from update to update (needs another float a weight); 0: off" },
+      "and X times what changed from update to update (needs another float a weight); 0: off; default: 1 with 2bw, with muon 0.5" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "decay of matrices; 0: none" },
     { "--beta1", "X", OPTION_REAL, AT(beta1), 0, 0.999999, "AdamW's running mean of gradients keeps this share of itself" },
     { "--beta2", "X", OPTION_REAL, AT(beta2), 0, 0.999999, "the same of the squares of gradients" },
@@ -970,6 +971,10 @@ static void limit_micro_batches(const job *j, het_limits *limits, const het_plan
     limits->max_micro_batches = feed_count(&j->feed, most, plan, limited ? limit : NULL, counts);
 }
 
+static void configure_feedback(const settings *s, het_optimizer_desc *o) {
+    o->feedback = (float)s->feedback, o->feedback_change = (float)s->feedback_change;
+}
+
 /* Slices of long micro-batches alone, several updates a step; a plan's file may have its own. Several updates are not clipped. What 2bw means is
    saved as a number, which other plans can follow. */
 static void complete_plan(job *j, het_plan *plan) {
@@ -977,6 +982,15 @@ static void complete_plan(job *j, het_plan *plan) {
     if (j->set.updates > 1 && j->set.staleness == 0) j->set.staleness = strcmp(plan->schedule, "2bw") == 0;
     if (j->set.updates > 1) plan->updates = j->set.updates, plan->staleness = j->set.staleness;
     if (plan->updates > 1 && !j->typed[option_find(options, OPTIONS, "--clip", 6)]) j->desc.optimizer.clip = -1.0f;
+}
+
+/* All gradients of 2bw are one update late: feedback makes that good, by as much as was measured best (docs/planning.md), unless an option says
+   how much. Saved as numbers. */
+static void complete_feedback(job *j, const het_plan *plan) {
+    const int given = j->given[option_find(options, OPTIONS, "--feedback", 10)] || j->given[option_find(options, OPTIONS, "--feedback-change", 17)];
+    if (plan->updates < 2 || given || strcmp(plan->schedule, "2bw") != 0) return;
+    j->set.feedback = 1, j->set.feedback_change = j->set.optimizer == 2 ? 0.5 : 1;
+    configure_feedback(&j->set, &j->desc.optimizer);
 }
 
 /* Of every unit and micro-batch the version that F uses, the update that its gradient joins and, where F comes before its version is there, so that
@@ -1056,7 +1070,7 @@ static void configure_optimizer(const settings *s, het_optimizer_desc *o) {
     o->beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, o->beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
     o->epsilon = (float)s->epsilon, o->iface = s->optimizer == 2 ? het_muon() : het_adamw();
     o->matrix_rate = (float)s->matrix_lr, o->momentum = s->momentum > 0 ? (float)s->momentum : 1e-30f;
-    o->feedback = (float)s->feedback, o->feedback_change = (float)s->feedback_change;
+    configure_feedback(s, o);
     o->clip = s->clip > 0 ? (float)s->clip : -1.0f;
 }
 
@@ -1092,7 +1106,7 @@ static int configure_context(job *j) {
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;
-    if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan);
+    if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan), complete_feedback(j, j->ranks.plan);
     if (s->slice_tokens > 0 && s->replan == NULL && j->ranks.plan != NULL && j->ranks.plan->slices == 1)
         status = options_idle(options, OPTIONS, j->typed, "--slice-tokens", "without --slices or a plan that has some");
     if (status != 0) return status;

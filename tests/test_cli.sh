@@ -345,8 +345,15 @@ accepts 'resumed on two other ranks' train --data text --resume from --hash --qu
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
 accepts 'late gradients with feedback' train --data text --steps 4 --hash --quiet --devices cpu:1,cpu:1 --plan pp --schedule 2bw --updates 4 --staleness 1 \
-    --micro-batches 8 --feedback 1 --checkpoint-every 2 --out late "${tiny[@]}"
+    --micro-batches 8 --checkpoint-every 2 --out late "${tiny[@]}"
 first=$(grep '^weights' out)
+late=(--data text --steps 4 --hash --quiet --devices cpu:1 --updates 4 --staleness 1 --micro-batches 8 "${tiny[@]}")
+accepts 'as much as is said to an update late by one' train "${late[@]}" --feedback 1 --feedback-change 1
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" "is what 2bw takes by itself" "$first" "$(cat out)"
+accepts 'an update late by one' train "${late[@]}"
+alone=$(grep '^weights' out)
+accepts '2bw without feedback' train "${late[@]}" --devices cpu:1,cpu:1 --plan pp --schedule 2bw --feedback 0
+report "$([ "$alone" = "$(grep '^weights' out)" ] && [ "$alone" != "$first" ]; echo $?)" 'is that alone' "$alone" "$(cat out)"
 rm -rf from; mkdir from; cp -r late/step-*2 from/ 2> /dev/null
 accepts 'resumed on one rank' train --data text --resume from --hash --quiet --devices cpu:1
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"

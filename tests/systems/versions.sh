@@ -66,7 +66,7 @@ predicted)
     four=cpu:1,cpu:1,cpu:1,cpu:1 slow=cpu:1@0.1,cpu:1@0.1,cpu:1@0.1,cpu:1@0.1
     late=(--steps 20 --warmup 3 --micro-batches 80 --updates 20 --evaluate-every 20 --devices $four --plan pp)
     does plain train "${S[@]}" --steps 400 --warmup 60 --micro-batches 4 --evaluate-every 400 --log plain.jsonl
-    for schedule in 2bw xpipe; do does $schedule train "${S[@]}" "${late[@]}" --schedule $schedule --log $schedule.jsonl; done
+    for schedule in 2bw xpipe; do does $schedule train "${S[@]}" "${late[@]}" --schedule $schedule --feedback 0 --log $schedule.jsonl; done
     does flush train "${S[@]}" --steps 3 --micro-batches 4 --devices $slow --plan pp --trace flush.json
     does none train "${S[@]}" --steps 2 --micro-batches 40 --updates 10 --devices $slow --plan pp --schedule xpipe --trace none.json
     all() { for rank in 0 1 2 3; do busy "$1" $rank; echo; done | awk '{ sum += $1 } END { printf "%.3f", sum / NR }'; } # of four ranks
