@@ -231,6 +231,8 @@ $(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_
 	@echo "  compile $<"
 	@$(STANDIN_CXX) $< $(filter %.o,$^) -o $@ $(LIBS)
 
+$(BUILD)/tests/test_cuda_oracle build/on_cuda/test_cuda_oracle: tests/test_oracle.c tests/oracle/oracle_file.h
+
 $(BUILD)/tests/cuda_support.o: tests/support.c tests/support.h hetrain.h $(CMOCKA_HEADER) | $(BUILD)/tests
 	@$(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -D_POSIX_C_SOURCE=200809L -Itests/cuda/cmocka -Itests $(C_WARNINGS) -c $< -o $@
 

@@ -3,12 +3,13 @@
    the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
    the noise. Slow ranks sleep, so that never more than two threads are busy on the average. Two sets are declared whole instead of drawn:
    predict_slow, pipelines that are not alike, slow links between them, ranks without work; predict_divided, teams, sums and weights of which
-   a rank has a part, a keeper. */
+   a rank has a part, a keeper. --steady: on devices whose ops sleep (steady.h), so that the machine's own drift is no part of the error. */
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
 #include "../../programs/layout.h"
 #include "../../programs/profile.h"
+#include "steady.h"
 
 enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_RANKS = 4, PREDICT_LINKS = 6, PREDICT_MOST_BATCHES = 16 };
 
@@ -76,6 +77,7 @@ typedef struct prediction {
     int model, layout, schedule, batch, link;
     const declared *whole; /* NULL: drawn */
     layout ranks;
+    double speed[PREDICT_RANKS];
     het_link emulated[PREDICT_LINKS];
     int64_t links;
     het_ctx *ctx;
@@ -200,6 +202,8 @@ static int predict_configure(predictor *p, prediction *c) {
     int status = layout_devices(&c->ranks, predict_devices(c));
     if (status == 0) status = c->whole != NULL ? predict_lay_out_whole(p, c) : predict_lay_out(p, c);
     if (status != 0) return status;
+    for (i = 0; i < c->ranks.devices; i++) c->speed[i] = c->ranks.device[i].speed > 0 ? c->ranks.device[i].speed : 1;
+    if (p->all->set.steady) steady_take(c->ranks.device, c->ranks.devices);
     for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
     for (i = 0; i < count; i++) {
         c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;
@@ -223,6 +227,7 @@ static void predict_desc(const predictor *p, const prediction *c, het_desc *desc
 static int predict_profile(predictor *p, int number) {
     const prediction *c = &p->configuration[number];
     het_profile **profile = &p->profile[number];
+    het_device_desc device[PREDICT_RANKS];
     het_desc desc;
     int i, status;
     int64_t most = 0;
@@ -231,6 +236,11 @@ static int predict_profile(predictor *p, int number) {
     if (*profile != NULL) return 0;
     for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
     predict_desc(p, c, &desc);
+    for (i = 0; i < (int)c->ranks.devices; i++) {
+        device[i] = c->ranks.device[i];
+        if (p->all->set.steady) device[i].ordinal = 1000; /* as with other devices, what they take at full speed */
+    }
+    desc.layout.devices = device;
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
     fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_devices(c));
     status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
@@ -262,7 +272,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
     cluster.ranks = ranks, cluster.groups = 1, cluster.device = device, cluster.group = &group;
     for (i = 0; i < ranks; i++) {
         snprintf(device[i].profile, sizeof device[i].profile, "%s", profile->device[0].name);
-        device[i].speed = c->ranks.device[i].speed > 0 ? c->ranks.device[i].speed : 1;
+        device[i].speed = c->speed[i];
     }
     for (i = 0; i < ranks * ranks; i++) link[i].latency = group.latency, link[i].bandwidth = group.bandwidth;
     for (i = 0; i < c->links; i++) {

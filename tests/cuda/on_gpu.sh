@@ -127,6 +127,7 @@ phase_speed() {
 
 phase_right() {
     try 120 'test_cuda_device' test_cuda_device.txt "$tests/test_cuda_device"
+    try 30 'test_cuda_oracle' test_cuda_oracle.txt "$tests/test_cuda_oracle"
     try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
         a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
     try 40 'train --dtype bf16' train_bf16.txt "${train[@]}" --devices cuda:0 --dtype bf16

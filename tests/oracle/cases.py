@@ -95,4 +95,10 @@ CASES = [
     # costs about 1e-3 in a gradient of this batch. Rounding anything else than the references do costs 1e-2: the tolerance is between.
     Case("gpt2_bf16", "own_gpt2", gpt2(), [[24, 24], [24, 10]], seed=26, learning_rate=5e-4, dtype="bf16", tolerance_gradient=3e-3,
          tolerance_loss=2e-3, tolerance_final=2e-3),
+    # What PyTorch's own bf16 is: values between ops are bf16 as well. It and another order of the same roundings are both as far from
+    # float64 as rounding moves them (noise), so tolerances are of that size.
+    Case("gpt2_autocast", "gpt2", gpt2(), [[24, 24], [24, 10]], seed=27, learning_rate=5e-4, dtype="autocast", tolerance_gradient=2e-2,
+         tolerance_loss=5e-3, tolerance_final=1.5e-3),
+    Case("llama_autocast", "llama", LLAMA | dict(num_hidden_layers=1), [[24, 24], [24, 10]], seed=28, learning_rate=5e-4, dtype="autocast",
+         tolerance_gradient=3e-2, tolerance_loss=5e-3, tolerance_final=1.5e-3),
 ]

@@ -1,5 +1,7 @@
-"""Runs a case in PyTorch: batch, first gradients, ten AdamW steps, in float64 (the truth) and in float32 (to know the noise)."""
+"""Runs a case in PyTorch: batch, first gradients, ten AdamW steps, in float64 (the truth) and in float32 (to know the noise). Of dtype
+autocast the truth is float32 under torch.autocast to bfloat16, and the noise what rounding makes of float64."""
 
+import contextlib
 import dataclasses
 import math
 
@@ -129,7 +131,9 @@ def as_numpy(named):
 def run(case, double):
     """Everything a file holds but the batch, as float64 arrays."""
     data = batch(case)
-    with Precision(double):
+    autocast = case.dtype == "autocast" and double
+    double = double != (case.dtype == "autocast")
+    with Precision(double) if not autocast else contextlib.nullcontext():
         model, _ = make_model(case)
         model = model.double() if double else model
         named = parameters(case, model)
@@ -147,7 +151,8 @@ def run(case, double):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(case, step)
             optimizer.zero_grad(set_to_none=True)
-            loss = mean_loss(model, data)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = mean_loss(model, data)
             loss.backward()
             gradient = as_numpy([(name, value.grad) for name, value in named])
             largest = {name: numpy.maximum(numpy.abs(value), largest.get(name, 0.0)) for name, value in gradient.items()}
