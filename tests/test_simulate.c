@@ -738,7 +738,7 @@ static double slow_share(const made *m, const int64_t *member, int64_t n, int64_
     return 1;
 }
 
-/* Bytes that leave a rank, and as many that come: of all parts but its own. */
+/* Bytes that leave a rank, of all parts but its own, and that come, of its own from everybody else; of a ring as many as leave. */
 static double slow_moved(const made *m, int64_t at)
 {
     const het_action *a = &m->action[at];
@@ -747,7 +747,7 @@ static double slow_moved(const made *m, int64_t at)
     double sum, share;
     while (member[me] != rank_at(m, at)) me++;
     share = slow_share(m, member, n, me, &sum);
-    return n > 1 ? 2 * whole * (sum - share) / sum : 0;
+    return n > 1 ? whole * (sum - share + (m->costs.rings ? sum - share : share * (double)(n - 1))) / sum : 0;
 }
 
 /* One message of a ring; adds what its wires carry. */

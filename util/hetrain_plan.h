@@ -3093,7 +3093,8 @@ static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double b
     }
 }
 
-/* Shares of the block and bytes moved, of each part: as many come as leave. */
+/* Shares of the block and bytes moved, of each part: all but its own leaves, and all others' of its
+   own come; in a ring as many come as leave. */
 static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
@@ -3101,8 +3102,10 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     heti_p_ring_divided(s, ring, bytes);
-    for (int64_t i = 0; i < n && n > 1 && !ring->divided; i++)
-        part[i].moved = 2 * bytes * (ring->sum - part[i].share) / ring->sum;
+    for (int64_t i = 0; i < n && n > 1 && !ring->divided; i++) {
+        const double leaves = ring->sum - part[i].share, others = part[i].share * HETI_T_CAST(double, n - 1);
+        part[i].moved = bytes * (leaves + (s->costs->rings ? leaves : others)) / ring->sum;
+    }
 }
 
 static double heti_p_ring_bytes(const heti_p_sim *s, const heti_p_ring *ring) {

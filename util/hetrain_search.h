@@ -3204,7 +3204,7 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
     const double verdict = heti_s_verdict_time(ctx, m->ranks);
     for (int64_t r = 0; r < m->ranks; r++) {
         heti_s_watch *watch = &m->watch[r];
-        double step = 0, held, owned, actions = 0, calls = 0;
+        double step = 0, held, owned, actions = 0, calls = 0, beside = 0;
         het_timeline timeline;
         het_memory memory;
         het_get_timeline(ctx, r, &timeline);
@@ -3215,16 +3215,17 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
             const heti_s_cell_time *cell = &watch->now[i];
             if (cell->count > 0) watch->round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
             calls += cell->sum;
+            if (i / HETI_S_SHAPES % HETI_S_CALLS == HETI_S_FORWARD) beside -= cell->sum;
         }
         watch->all[round] = calls;
         for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
             if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
-            if (timeline.record[i].action.kind > HET_ACTION_W) continue;
-            calls -= seconds;
+            if (timeline.record[i].action.kind != HET_ACTION_F) continue; /* backward, reductions move on between units */
+            beside += seconds;
             actions++;
         }
-        watch->rest[HETI_S_ACTION][round] = actions > 0 && calls < 0 ? -calls / actions : 0;
+        watch->rest[HETI_S_ACTION][round] = actions > 0 && beside > 0 ? beside / actions : 0;
         watch->rest[HETI_S_BEGIN][round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
         watch->rest[HETI_S_STEP][round] = owned > 0 ? step / owned : 0;
         watch->rest[HETI_S_VERDICT][round] = owned > 0 ? verdict / owned : 0;
@@ -3453,12 +3454,11 @@ static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profil
         double sum = 0, ranks = 0;
         for (int64_t r = 0; r < m->ranks; r++) {
             const double *rest = m->watch[r].rest[what], speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            if (m->ranks > 1 && m->group[r] != group) continue;
-            sum += (what == HETI_S_STEP ? speed : what == HETI_S_ACTION && speed < 1 ? 0 : 1) *
-                   heti_s_typical(rest, rest, m->rounds);
+            if ((m->ranks > 1 && m->group[r] != group) || (what == HETI_S_ACTION && speed < 1)) continue;
+            sum += (what == HETI_S_STEP ? speed : 1) * heti_s_typical(rest, rest, m->rounds);
             ranks++;
         }
-        if (ranks > 0 && (what != HETI_S_ACTION || sum > 0)) *to[what] = heti_t_short(sum / ranks);
+        if (ranks > 0) *to[what] = heti_t_short(sum / ranks);
     }
 }
 
