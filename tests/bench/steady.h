@@ -26,6 +26,12 @@ static double steady_pairs(const het_attention_args *a) {
     return pairs * (double)(a->heads * a->head_size);
 }
 
+static double steady_updated(const het_adamw_args *a) {
+    double count = 0;
+    for (; a != NULL; a = a->next) count += (double)a->count;
+    return count;
+}
+
 static double steady_products(const het_linear_args *a) {
     double out = 0;
     for (int64_t i = 0; i < a->parts; i++) out += (double)a->part[i].out;
@@ -40,7 +46,7 @@ static double steady_work(const het_op *op) {
     case HET_OP_ATTENTION_FORWARD: return 2 * steady_pairs(&op->u.attention);
     case HET_OP_ATTENTION_BACKWARD: return 5 * steady_pairs(&op->u.attention);
     case HET_OP_CROSS_ENTROPY: return 20 * (double)op->u.cross_entropy.rows * (double)op->u.cross_entropy.vocab;
-    case HET_OP_ADAMW: return 20 * (double)op->u.adamw.count;
+    case HET_OP_ADAMW: return 20 * steady_updated(&op->u.adamw);
     default: return 0;
     }
 }
