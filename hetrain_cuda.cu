@@ -10,8 +10,8 @@
                                                                and C++, and needs no CUDA header
        #include "hetrain_cuda.cu"
 
-   Bits: equal from run to run on one layout (no floating-point atomics); against the CPU device
-   within rounding, not equal.
+   Bits: equal from run to run on one layout (no floating-point atomics but HET_CUDA_ATOMIC's);
+   against the CPU device within rounding, not equal.
 
    Contents
        >>cu_config      includes, launches, errors
@@ -35,8 +35,10 @@ extern "C" {
 
 /* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest
    algorithms by timing, which may be others in the next run, with other bits. EAGER: no graphs,
-   every op is started by itself. OPS: EAGER, and each op is timed on the card (het_cuda_ops). */
-enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4, HET_CUDA_OPS = 8 };
+   every op is started by itself. OPS: EAGER, and each op is timed on the card (het_cuda_ops).
+   ATOMIC: attention's gradients in five products a tile in place of seven, those of queries added
+   up in workspace, as floats and in whatever order: the next run has other bits. */
+enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4, HET_CUDA_OPS = 8, HET_CUDA_ATOMIC = 16 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card.
    Threads: any. */
@@ -84,11 +86,12 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 #define HETC_TRY(call) do { const het_result hetc_tried = \
     (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: whether f32 may be tf32; bytes of shared memory a block may ask for; the queue's
-   stream (NULL: the default queue) and its counters (hetc_last_block), [HETC_COUNTERS] in device
-   memory; how an error is kept: "what", its name, file and line. */
+/* >>cu_device: whether f32 may be tf32; whether sums may be atomic; bytes of shared memory a block
+   may ask for; the queue's stream (NULL: the default queue) and its counters (hetc_last_block),
+   [HETC_COUNTERS] in device memory; how an error is kept: "what", its name, file and line. */
 enum { HETC_COUNTERS = 1 << 16 };
 static int hetc_allows_tf32(void *self);
+static int hetc_allows_atomic(void *self);
 static int hetc_has_wide(void *self);
 static size_t hetc_shared_limit(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
@@ -495,15 +498,16 @@ HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4], uint64
 #endif
 }
 
-/* a and b in shared memory, columns of b are rows of its memory. more: d += a b, else d = a b. */
-HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
+/* a and b in shared memory, k along rows of both, or (BY_ROWS) from row to row. more: d += a b,
+   else d = a b. */
+template <int BY_ROWS = 0> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
 #ifdef HETC_EMULATED
     uint32_t own[4];
-    emulator_group_left(own, a);
-    emulator_group_mma(d, own, b, false, more);
+    emulator_group_left(own, a, BY_ROWS);
+    emulator_group_mma(d, own, b, BY_ROWS, more);
 #elif HETC_HAS_WIDE
-    asm volatile(HETC_GROUP("%34", "%32, %33, more, 1, 1, 0, 0") : HETC_D16(0), HETC_D16(4)
-                 : "l"(a), "l"(b), "r"(more));
+    asm volatile(HETC_GROUP("%34", "%32, %33, more, 1, 1, %35, %35") : HETC_D16(0), HETC_D16(4)
+                 : "l"(a), "l"(b), "r"(more), "n"(BY_ROWS));
 #else
     (void)d, (void)a, (void)b, (void)more;
     asm volatile("trap;");
@@ -1781,7 +1785,8 @@ static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback
    at a time; a key that a query does not see is masked. Causal, windowed, packed and sliced
    attention are one case; scores exist for ROWS x STEP at a time. The gradients of keys and values
    mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element
-   has one owner and a fixed order of additions: no atomics.
+   has one owner and a fixed order of additions: no atomics. By option (HET_CUDA_ATOMIC) the keys'
+   block also adds what it has of the queries' gradients, so that S and dP are made once.
 
    Heads are padded with zeros to P = 64, 96 or 128 columns; larger ones are refused. Operands
    that are bf16 are read where they lie; of floats, what is read many times is packed first: k,
@@ -1816,6 +1821,8 @@ template <class E> struct hetc_attention {
     const int64_t *sequence_start; /* [s + 1] */
     int rows, keys;        /* queries of the slice; keys [key_begin, row_end) of the micro-batch */
     int row_begin, row_end, key_begin;
+    int dq_rows;           /* rows up to a whole number of steps */
+    float *dq;             /* by atomics dq / scale [heads][dq_rows][P], ordered as hetc_dq_rows says */
 };
 
 struct hetc_run { int first, last; };
@@ -2112,8 +2119,8 @@ template <int M> HETC_DEVICE void hetc_round_left(uint32_t (&a)[(size_t)M][4], c
         }
 }
 
-/* x += w right: the warp's rows by P columns, w by N, right N rows of a tile. bf16: w is rounded to
-   it. */
+/* x += w right: the warp's rows by P columns, w by N, right N rows of a tile; where that is not
+   wide, C columns of it. bf16: w is rounded to it. */
 template <int P, int N, int M>
 HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, hetc_wide *right) {
     uint32_t a[(size_t)N / 16][M][4];
@@ -2128,30 +2135,36 @@ HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M
     hetc_group_end();
 }
 
+/* The same of 16 rows of the tile, from `row` on, whose columns of w are a. */
+template <int P, int M, int C>
+HETC_DEVICE void hetc_mix_rows(hetc_accumulator<C, M> &x, const uint32_t (&a)[(size_t)M][4], uint16_t *right, int row) {
+    const int lane = hetc_lane();
+    HETC_UNROLL
+    for (int n = 0; n < C / 16; n++) {
+        uint32_t b[4];
+        hetc_ldmatrix<true>(b, hetc_chunk<uint16_t, P>(right, row + lane % 16, 2 * n + lane / 16));
+        HETC_UNROLL
+        for (int m = 0; m < M; m++) {
+            hetc_mma(x[2 * n][m], a[m], b[0], b[1]);
+            hetc_mma(x[2 * n + 1][m], a[m], b[2], b[3]);
+        }
+    }
+}
+
 template <int P, int N, int M>
 HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, uint16_t *right) {
-    const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 16; k++) {
         uint32_t a[(size_t)M][4];
         hetc_round_left<M>(a, w + 2 * k);
-        HETC_UNROLL
-        for (int n = 0; n < P / 16; n++) {
-            uint32_t b[4];
-            hetc_ldmatrix<true>(b, hetc_chunk<uint16_t, P>(right, 16 * k + lane % 16, 2 * n + lane / 16));
-            HETC_UNROLL
-            for (int m = 0; m < M; m++) {
-                hetc_mma(x[2 * n][m], a[m], b[0], b[1]);
-                hetc_mma(x[2 * n + 1][m], a[m], b[2], b[3]);
-            }
-        }
+        hetc_mix_rows<P, M, P>(x, a, right, 16 * k);
     }
 }
 
 /* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t
    + 4; the rows of `right` are taken likewise. */
-template <int P, int N, int M>
-HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, hetc_tf32 *right) {
+template <int P, int N, int M, int C = P>
+HETC_DEVICE void hetc_mix(hetc_accumulator<C, M> &x, const hetc_accumulator<N, M> &w, hetc_tf32 *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 8; k++) {
@@ -2161,12 +2174,12 @@ HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M
         const hetc_tf32 *const odd = even + hetc_tile<hetc_tf32, P>::PITCH;
         hetc_keep_order();
         HETC_UNROLL
-        for (int n = 0; n < P / 8; n++) hetc_mma_tf32(x[n][0], a, even[8 * n].bits, odd[8 * n].bits);
+        for (int n = 0; n < C / 8; n++) hetc_mma_tf32(x[n][0], a, even[8 * n].bits, odd[8 * n].bits);
     }
 }
 
-template <int P, int N, int M>
-HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, float *right) {
+template <int P, int N, int M, int C = P>
+HETC_DEVICE void hetc_mix(hetc_accumulator<C, M> &x, const hetc_accumulator<N, M> &w, float *right) {
     const int lane = hetc_lane(), column = lane % 4 * 2;
     HETC_UNROLL
     for (int k = 0; k < N; k++) { /* row k of the tile; its weights lie with lane (k % 8) / 2 of each four */
@@ -2174,12 +2187,63 @@ HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M
         const float high = __shfl_sync(HETC_ALL, w[k / 8][0][2 + k % 2], lane / 4 * 4 + k % 8 / 2);
         hetc_keep_order();
         HETC_UNROLL
-        for (int n = 0; n < P / 8; n++) {
+        for (int n = 0; n < C / 8; n++) {
             const hetc_pack<float, 2> b = hetc_get<2>(hetc_chunk<float, P>(right, k, 2 * n + column / 4) + column % 4);
             HETC_UNROLL
             for (int i = 0; i < 2; i++) {
                 x[n][0][i] = fmaf(low, b.v[i], x[n][0][i]);
                 x[n][0][2 + i] = fmaf(high, b.v[i], x[n][0][2 + i]);
+            }
+        }
+    }
+}
+
+/* A warp's 16 M rows of x into a tile. */
+template <class E, int N, int M> HETC_DEVICE void hetc_tile_put(E *tile, const hetc_accumulator<N, M> &x) {
+    enum { CHUNK = hetc_tile<E, N>::CHUNK };
+    const int column = hetc_lane() % 4 * 2, row = 16 * M * hetc_warp() + hetc_lane() / 4;
+    HETC_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        HETC_UNROLL
+        for (int r = 0; r < 2 * M; r++) {
+            const hetc_pack<float, 2> pair = { { x[n][r / 2][r % 2 * 2], x[n][r / 2][r % 2 * 2 + 1] } };
+            E *const to = hetc_chunk<E, N>(tile, row + 8 * r, (8 * n + column) / CHUNK) + column % CHUNK;
+            if constexpr (sizeof(E) == 2) hetc_save(reinterpret_cast<uint16_t *>(to), pair);
+            else hetc_put(reinterpret_cast<float *>(to), pair);
+        }
+    if (hetc_kind<E>::WIDE) hetc_group_publish();
+}
+
+/* x = w^T right over K rows of both tiles: of w, which is N wide, the 16 columns from `column` on
+   (wide: all 64, 16 of them this warp's), of right C. */
+template <int P, int K, int N, int C, class E>
+HETC_DEVICE void hetc_mix_turned(hetc_accumulator<C, 1> &x, E *w, int column, E *right) {
+    enum { PITCH = hetc_tile<E, N>::PITCH };
+    if constexpr (hetc_kind<E>::WIDE) {
+        hetc_group_begin<C>(x);
+        HETC_UNROLL
+        for (int k = 0; k < K; k += 16)
+            HETC_UNROLL
+            for (int n = 0; n < C / 64; n++)
+                hetc_group_mma<1>(x + 8 * n, hetc_matrix(w + k * PITCH, 16 * PITCH),
+                                  hetc_matrix(right + k * P + 512 * n, 16 * P), k > 0);
+        hetc_group_end();
+    } else {
+        const int lane = hetc_lane();
+        hetc_zero<C, 1>(x);
+        HETC_ROLLED /* or registers are short */
+        for (int k = 0; k < K; k += 16) {
+            if constexpr (sizeof(E) == 2) {
+                uint32_t a[1][4];
+                hetc_ldmatrix<true>(a[0], hetc_chunk<E, N>(w, k + lane % 8 + lane / 16 * 8, column / 8 + lane / 8 % 2));
+                hetc_mix_rows<P, 1, C>(x, a, right, k);
+            } else {
+                const E *from = w + (k + lane % 4 * 2) * PITCH + column + lane / 4;
+                hetc_accumulator<16, 1> turned;
+                HETC_UNROLL
+                for (int e = 0; e < 8; e++)
+                    memcpy(&turned[e / 4][0][e % 4], from + (e / 4 * 8 + e % 2) * PITCH + e / 2 % 2 * 8, sizeof(E));
+                hetc_mix<P, 16, 1, C>(x, turned, right + k * hetc_tile<E, P>::PITCH);
             }
         }
     }
@@ -2372,7 +2436,23 @@ template <class T> HETC_DEVICE float hetc_delta(const het_attention_args &a, int
     return hetc_row_sum(sum);
 }
 
-/* dq = scale dS k; t.statistic, which the gradients of keys want. */
+/* shift, delta and keys of row `row` of a head (behind the last one: those of that, no keys), by
+   the four lanes that share it; t.statistic, which the gradients of keys want. */
+template <class E> HETC_DEVICE void hetc_statistics(const hetc_attention<E> &t, int head, int row, float &shift,
+                                                    float &delta, hetc_run &seen) {
+    const int64_t at = (int64_t)hetc_min(row, t.rows - 1) * t.a.heads + head;
+    float *statistic = t.statistic + (int64_t)head * t.rows + row;
+    shift = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E) +
+        (hetc_kind<E>::TENSOR ? log2f(t.a.sum[at]) : logf(t.a.sum[at]));
+    delta = t.bf16 ? hetc_delta<uint16_t>(t.a, at * t.a.head_size) : hetc_delta<float>(t.a, at * t.a.head_size);
+    if (row >= t.rows) return;
+    seen = hetc_keys_of(t, row);
+    if (hetc_lane() % 4 != 0) return;
+    statistic[0] = shift;
+    statistic[t.a.heads * t.rows] = delta;
+}
+
+/* dq = scale dS k; t.statistic. */
 template <class E, int P, int ROWS, int STEP, int M>
 static __global__ void __launch_bounds__(2 * ROWS / M, hetc_tiles<E, P>::QUERY_BLOCKS)
 hetc_attention_queries_kernel(hetc_attention<E> t) {
@@ -2394,16 +2474,7 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
-        const int64_t at = (int64_t)hetc_min(row, t.rows - 1) * t.a.heads + head;
-        float *statistic = t.statistic + (int64_t)head * t.rows + row;
-        shift[r] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E) +
-            (hetc_kind<E>::TENSOR ? log2f(t.a.sum[at]) : logf(t.a.sum[at]));
-        delta[r] = t.bf16 ? hetc_delta<uint16_t>(t.a, at * t.a.head_size) : hetc_delta<float>(t.a, at * t.a.head_size);
-        if (row >= t.rows) continue;
-        seen[r] = hetc_keys_of(t, row);
-        if (hetc_lane() % 4 != 0) continue;
-        statistic[0] = shift[r];
-        statistic[t.a.heads * t.rows] = delta[r];
+        hetc_statistics(t, head, row, shift[r], delta[r], seen[r]);
     }
     hetc_tiles_wait<E>();
     __syncthreads();
@@ -2454,13 +2525,58 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
+/* ---- dq by atomics: of each head 16 rows by P after 16 rows, each as a warp's accumulators, lane
+   beside lane ---- */
+
+template <int P, class E> HETC_DEVICE float *hetc_dq_rows(const hetc_attention<E> &t, int head, int row) {
+    return t.dq + ((int64_t)head * t.dq_rows + row) * P + hetc_lane();
+}
+
+/* dq += dS k of STEP queries and a block's ROWS keys, whose dS^T lies in shared memory: a warp has
+   16 of the queries by C columns. */
+template <int P, int ROWS, int STEP, int M, class E> HETC_DEVICE void hetc_dq_add(float *dq, E *ds, E *keys) {
+    enum { GROUPS = STEP / 16, C = P * GROUPS * 16 * M / ROWS };
+    const int own = hetc_warp() % GROUPS * 16, column = hetc_warp() / GROUPS * C;
+    hetc_accumulator<C, 1> x;
+    hetc_mix_turned<P, ROWS, STEP, C>(x, ds, own, keys + column);
+    hetc_done<E, C>(x);
+    dq += own * P + column * 16;
+    HETC_UNROLL
+    for (int i = 0; i < C / 2; i++) atomicAdd(dq + 32 * i, x[i / 4][0][i % 4]);
+}
+
+/* 16 rows of a head a warp: before keys' blocks zeros and t.statistic, behind them (LAST) dq. */
+template <class E, int P, int LAST> HETC_KERNEL hetc_dq_rows_kernel(hetc_attention<E> t) {
+    const int head = (int)blockIdx.y, begin = 16 * (int)hetc_warp_row();
+    float *const from = hetc_dq_rows<P>(t, head, begin);
+    hetc_accumulator<P, 1> dq;
+    if (begin >= t.dq_rows) return;
+    HETC_UNROLL
+    for (int i = 0; i < P / 2; i++) {
+        if (LAST) dq[i / 4][0][i % 4] = from[32 * i];
+        else from[32 * i] = 0.0f;
+    }
+    HETC_UNROLL
+    for (int r = 0; r < 2; r++) {
+        const int row = begin + hetc_lane() / 4 + 8 * r;
+        float shift, delta;
+        hetc_run seen;
+        if (!LAST) hetc_statistics(t, head, row, shift, delta, seen);
+        else if (row < t.rows)
+            hetc_rows_put<P, 1>(t.a.dq, (int64_t)row * t.dq_row + head * t.a.head_size, t.bf16, dq, r,
+                                (int)t.a.head_size, t.a.scale, false);
+    }
+}
+
 /* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16 M
    keys, columns queries. statistic: [2][STEP]; seen: the queries of the lane's keys, every eighth,
-   in shared memory, since registers are scarce here. */
-template <class E, int P, int STEP, int M>
+   in shared memory, since registers are scarce here. DQ: also dq += dS k, which begins with these
+   queries', by way of a tile [ROWS][STEP] of dS^T. */
+template <class E, int P, int ROWS, int STEP, int M, int DQ>
 HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv,
                                 const hetc_left<E, P, M, (M > 1)> &keys, E *values, E *q, E *d_o,
-                                const float *statistic, float factor, int at, const hetc_run *seen) {
+                                const float *statistic, float factor, int at, const hetc_run *seen, float *dq,
+                                E *turned, E *tile) {
     hetc_left<E, P, M, false> left;
     hetc_accumulator<STEP, M> p;
     hetc_scores<P, STEP>(p, keys, q);
@@ -2486,25 +2602,31 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
             ds[n][e / 4][e % 4] = p[n][e / 4][e % 4] * (ds[n][e / 4][e % 4] - delta.v[e % 2]);
     }
     if constexpr (!hetc_kind<E>::WIDE) hetc_mix<P, STEP, M>(dv, p, d_o);
+    if constexpr (DQ) hetc_tile_put<E, STEP, M>(turned, ds);
     hetc_mix<P, STEP, M>(dk, ds, q);
+    if constexpr (DQ) {
+        __syncthreads(); /* all of dS is there; the next one is behind the loop's barrier */
+        hetc_dq_add<P, ROWS, STEP, M>(dq, turned, tile);
+    }
     hetc_done<E, P>(dv);
     hetc_done<E, P>(dk);
 }
 
-/* The gradients of keys and values: the heads of the group one after the other. */
-template <class E, int P, int ROWS, int STEP, int M>
+/* The gradients of keys and values: the heads of the group one after the other. DQ: t.dq as well,
+   in steps that begin at multiples of STEP. */
+template <class E, int P, int ROWS, int STEP, int M, int DQ>
 static __global__ void __launch_bounds__(2 * ROWS / M, hetc_tiles<E, P>::KEY_BLOCKS)
 hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
-    enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
+    enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M, WHOLE = DQ ? STEP : 1 };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
         *const queries = values + ROWS * PITCH;
-    E *const outputs = queries + 2 * STEP * PITCH;
-    float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][2][STEP] */
-    hetc_run *const seen = reinterpret_cast<hetc_run *>(statistics + 4 * STEP);      /* [ROWS] */
+    E *const outputs = queries + 2 * STEP * PITCH, *const ds = outputs + 2 * STEP * PITCH;
+    float *const statistics = reinterpret_cast<float *>(ds + DQ * ROWS * hetc_tile<E, STEP>::PITCH); /* [2][2][STEP] */
+    hetc_run *const seen = reinterpret_cast<hetc_run *>(statistics + 4 * STEP); /* [ROWS] */
     const int kv_head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
-    const int first = hetc_queries_of(t, begin).first,
+    const int first = hetc_queries_of(t, begin).first / WHOLE * WHOLE,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P, M> dk = {}, dv = {};
     hetc_left<E, P, M, (M > 1)> held;
@@ -2530,14 +2652,16 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_ROLLED
     while (head < end) { /* fetches the next queries, uses those from `at` on of head `head` */
         const int from = to * STEP, now = at;
+        float *const dq = DQ ? hetc_dq_rows<P>(t, head, at) : NULL;
         hetc_tiles_wait<E>();
         __syncthreads();
         to ^= 1;
         at += STEP;
         if (at >= last) { at = first; head++; }
         if (head < end) fetch(head, at);
-        hetc_keys_step<E, P, STEP, M>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
-                                      statistics + 2 * from, t.factor, now, seen + own + hetc_lane() / 4);
+        hetc_keys_step<E, P, ROWS, STEP, M, DQ>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
+                                                statistics + 2 * from, t.factor, now, seen + own + hetc_lane() / 4,
+                                                dq, ds, keys);
     }
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
@@ -2575,6 +2699,11 @@ static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const flo
                        scale);
 }
 
+/* Rows of dq's sums by atomics: the slice's, up to whole steps of any kind; 0: there are none. */
+static int64_t hetc_dq_padded(void *self, const het_view *view, int backward) {
+    return backward && hetc_allows_atomic(self) ? hetc_ceil_div(view->row_end - view->row_begin, 64) * 64 : 0;
+}
+
 /* First key that a query of the slice sees. */
 static int64_t hetc_first_key(const het_attention_args *a) {
     const het_view *view = a->view;
@@ -2599,7 +2728,8 @@ template <class E, int P> static het_result hetc_attention_operands(void *self, 
                   k_row = a->pitch != 0 ? a->pitch : a->kv_heads * a->head_size, offset = t->key_begin * k_row;
     E *const k = static_cast<E *>(a->workspace), *const v = k + lines * P, *const q = v + lines * P;
     E *const d_o = q + queries * P;
-    t->statistic = reinterpret_cast<float *>(t->bf16 ? k : d_o + queries * P);
+    t->dq = reinterpret_cast<float *>(t->bf16 ? k : d_o + queries * P);
+    t->statistic = t->dq + t->dq_rows * a->heads * P;
     t->q_row = t->dq_row = (int)q_row;
     t->k_row = t->dk_row = (int)k_row;
     t->scale = t->bf16 ? a->scale : 1.0f;
@@ -2643,6 +2773,7 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.row_begin = (int)a->view->row_begin;
     t.row_end = (int)a->view->row_end;
     t.key_begin = (int)key_begin;
+    t.dq_rows = (int)hetc_dq_padded(self, a->view, backward);
     t.bf16 = bf16 != 0;
     HETC_TRY((hetc_attention_operands<E, P>(self, queue, backward, &t)));
     const unsigned threads = 2 * (backward ? tiles::BACKWARD : tiles::FORWARD) / tiles::M;
@@ -2651,12 +2782,18 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
                            hetc_grid(hetc_ceil_div(rows, tiles::FORWARD), a->heads), threads,
                            (tiles::FORWARD + 4 * tiles::STEP) * row_bytes, t);
     enum { ROWS = tiles::BACKWARD, STEP = tiles::BACKWARD_STEP };
-    const size_t shared = (2 * ROWS + 4 * STEP) * row_bytes;
+    const size_t shared = (2 * ROWS + 4 * STEP) * row_bytes, turned = ROWS * hetc_tile<E, STEP>::PITCH * sizeof(E);
+    const int atomic = t.dq_rows > 0;
+    const dim3 row_blocks = hetc_warps(t.dq_rows / 16, a->heads); /* none but for these */
+    void (*const keys_kernel)(hetc_attention<E>) =
+        atomic ? hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M, 1> :
+                 hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M, 0>;
+    HETC_TRY(HETC_LAUNCH(self, queue, (hetc_dq_rows_kernel<E, P, 0>), row_blocks, HETC_THREADS, 0, t));
     HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, ROWS, STEP, tiles::M>),
-                         hetc_grid(hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
-    return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M>),
-                       hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads,
-                       shared + 4 * STEP * sizeof(float) + ROWS * sizeof(hetc_run), t);
+                         hetc_grid(atomic ? 0 : hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
+    HETC_TRY(HETC_LAUNCH(self, queue, keys_kernel, hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads,
+                         shared + 4 * STEP * sizeof(float) + ROWS * sizeof(hetc_run) + (atomic ? turned : 0), t));
+    return HETC_LAUNCH(self, queue, (hetc_dq_rows_kernel<E, P, 1>), row_blocks, HETC_THREADS, 0, t);
 }
 
 /* The P of a head: what the kernels are made for. */
@@ -2664,11 +2801,13 @@ static int64_t hetc_padded_head(het_dtype compute, int64_t size) {
     return size <= 64 ? 64 : size <= 96 && compute == HET_BF16 ? 96 : 128;
 }
 
-static size_t hetc_attention_workspace(const het_attention_args *a, int32_t bf16, int backward) {
+static size_t hetc_attention_workspace(void *self, const het_attention_args *a, int32_t bf16, int backward) {
     const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
-    const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
+    const size_t padded = (size_t)hetc_padded_head(a->compute, a->head_size), size = padded * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
-    const size_t queries = rows * (size_t)a->heads, statistics = backward ? 2 * queries * sizeof(float) : 0;
+    const size_t queries = rows * (size_t)a->heads;
+    const size_t sums = (size_t)hetc_dq_padded(self, a->view, backward) * (size_t)a->heads * padded,
+                 statistics = (sums + (backward ? 2 * queries : 0)) * sizeof(float);
     if (bf16) return statistics;
     return 2 * keys * (size_t)a->kv_heads * size + (backward ? 2 * queries * size : 0) + statistics;
 }
@@ -2687,9 +2826,9 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
-    if (a->workspace_size < hetc_attention_workspace(a, bf16, backward)) {
+    if (a->workspace_size < hetc_attention_workspace(self, a, bf16, backward)) {
         snprintf(text, sizeof text, "attention: workspace of %zu bytes, %zu needed", a->workspace_size,
-                 hetc_attention_workspace(a, bf16, backward));
+                 hetc_attention_workspace(self, a, bf16, backward));
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
     if (rows == 0) return HET_OK;
@@ -2739,12 +2878,12 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 }
 
 /* Their workspace. */
-static size_t hetc_rows_workspace(const het_op *op) {
+static size_t hetc_rows_workspace(void *self, const het_op *op) {
     if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT || op->kind == HET_OP_NORM_BACKWARD)
         return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, op->bf16 ? HETC_NORM_CHUNK : HETC_CHUNK);
     if (op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT) return 4 * (size_t)op->u.embedding.rows * sizeof(uint64_t);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
-        return hetc_attention_workspace(&op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
+        return hetc_attention_workspace(self, &op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
 }
 
@@ -2803,7 +2942,7 @@ typedef struct hetc_work {
 
 struct hetc_device {
     het_allocator allocator;
-    int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
+    int32_t ordinal, options;     /* HET_CUDA_* */
     int32_t shared;               /* bytes of shared memory a block may ask for */
     int32_t wide;                 /* products of four warps (hetc_wide) are compiled in for this card */
     int32_t capturing;            /* between capture_begin and capture_end */
@@ -2825,6 +2964,7 @@ static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(se
 static size_t hetc_shared_limit(void *self) { return static_cast<size_t>(hetc_self(self)->shared); }
 static int hetc_has_wide(void *self) { return hetc_self(self)->wide; }
 static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
+static int hetc_allows_atomic(void *self) { return (hetc_self(self)->options & HET_CUDA_ATOMIC) != 0; }
 
 static const char *hetc_base_name(const char *file) {
     const char *slash = strrchr(file, '/');
@@ -3846,7 +3986,7 @@ static size_t hetc_workspace(void *self, const het_op *op) {
     if (op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT ||
         op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
         return hetc_cut(hetc_self(self), op->kind, &op->u.linear, op->bf16, &piece);
-    return hetc_rows_workspace(op);
+    return hetc_rows_workspace(self, op);
 }
 
 static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
@@ -4073,13 +4213,14 @@ static const het_graph_iface hetc_graphs = { hetc_capture_begin, hetc_capture_en
     hetc_supports, hetc_workspace, hetc_run_op, &hetc_queues, \
     (options) & (HET_CUDA_EAGER | HET_CUDA_OPS) ? nullptr : &hetc_graphs }
 
+#define HETC_TABLES(n) HETC_TABLE(n), HETC_TABLE((n) + 1), HETC_TABLE((n) + 2), HETC_TABLE((n) + 3)
+
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options) {
-    static const het_device_iface hetc_tables[16] = {
-        HETC_TABLE(0), HETC_TABLE(1), HETC_TABLE(2), HETC_TABLE(3), HETC_TABLE(4), HETC_TABLE(5), HETC_TABLE(6),
-        HETC_TABLE(7), HETC_TABLE(8), HETC_TABLE(9), HETC_TABLE(10), HETC_TABLE(11), HETC_TABLE(12), HETC_TABLE(13),
-        HETC_TABLE(14), HETC_TABLE(15)
+    static const het_device_iface hetc_tables[32] = {
+        HETC_TABLES(0), HETC_TABLES(4), HETC_TABLES(8), HETC_TABLES(12), HETC_TABLES(16), HETC_TABLES(20),
+        HETC_TABLES(24), HETC_TABLES(28)
     };
-    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER | HET_CUDA_OPS)];
+    return &hetc_tables[options & 31];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }

@@ -85,24 +85,25 @@ static const het_device_iface *layout_timed(int32_t options) {
 }
 #endif
 
-/* N of cuda:N[:fast][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; eager: without graphs; timed: and each op
-   by itself, with a table of them at the end. */
+/* N of cuda:N[:fast][:atomic][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward pass
+   in five products, with other bits in each run; eager: without graphs; timed: and each op by itself, with a table of them at the end. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
     const size_t length = strcspn(digits, ":");
     const int fast = strncmp(digits + length, ":fast", 5) == 0;
-    const char *rest = digits + length + (fast ? 5 : 0);
+    const int atomic = strncmp(digits + length + (fast ? 5 : 0), ":atomic", 7) == 0;
+    const char *rest = digits + length + (fast ? 5 : 0) + (atomic ? 7 : 0);
     const int eager = strcmp(rest, ":eager") == 0, timed = strcmp(rest, ":timed") == 0;
+    const int32_t options = (fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (atomic ? HET_CUDA_ATOMIC : 0) | (eager ? HET_CUDA_EAGER : 0);
     char number[32];
     int64_t ordinal;
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
     if ((!eager && !timed && *rest != 0) || !layout_ordinal(number, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager|:timed], N from 0 to 255 or local", list, digits);
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:atomic][:eager|:timed], N from 0 to 255 or local", list, digits);
     /* Before CUDA starts: kernels are loaded at once, not when a message may be waited for, and streams do not share queues. */
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    d->iface = timed ? layout_timed(fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) :
-        het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
+    d->iface = timed ? layout_timed(options) : het_cuda_device_with(options);
     d->ordinal = (int32_t)ordinal, d->threads = 1;
     return 0;
 #else

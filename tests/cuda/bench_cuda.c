@@ -20,7 +20,7 @@ typedef struct bench {
     void *self;
     het_queue *queue;
     het_event *event;
-    int small, fast;
+    int small, fast, atomic;
     int64_t steps;
     int failed;     /* this measurement; `failures` counts them */
     int failures;
@@ -69,6 +69,13 @@ static void bench_close(bench *b) {
     if (b->queue != NULL) b->iface->queues->destroy(b->self, b->queue);
     if (b->self != NULL) b->iface->destroy(b->self);
     b->self = NULL;
+}
+
+/* Another device, with options beside those of --fast. */
+static void bench_with(bench *b, int32_t options) {
+    bench_close(b);
+    b->iface = het_cuda_device_with(options | (b->fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0));
+    if (!bench_open(b)) exit(fail(FAILED, "no device: %s", b->config->error->text));
 }
 
 /* Before each measurement: one that failed has ended its device, the next gets another. Where none is to be had the program ends. */
@@ -357,7 +364,7 @@ static void bench_gemm(bench *b) {
     for (i = 0; i < sizeof shapes / sizeof *shapes; i++) bench_product(b, 16384, shapes[i][0], shapes[i][1]);
 }
 
-/* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
+/* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. atomic: that alone. */
 static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
     const double work = 2e-12 * (double)sequences * (double)length * (double)length * (double)heads * (double)size;
     const int64_t n = sequences * length, width = heads * size;
@@ -382,10 +389,11 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
         backward = bench_workspace(b, OP(ATTENTION_BACKWARD, &a));
     a.workspace_size = forward > backward ? forward : backward;
     a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
-    for (i = 0; i < 2; i++) { /* bf16: operands that are bf16 already, as in a step; the arrays are larger than needed */
+    for (i = b->atomic; i < 2; i++) { /* bf16: operands that are bf16 already, as in a step; the arrays are larger than needed */
         het_op op = i ? OP(ATTENTION_BACKWARD, &a) : OP(ATTENTION_FORWARD, &a);
         if (dtype == HET_BF16) op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
-        snprintf(name, sizeof name, "attention_%s_head%d_T%d%s", i ? "backward" : "forward", (int)size, (int)length, type);
+        snprintf(name, sizeof name, "attention_%s_head%d_T%d%s%s", i ? "backward" : "forward", (int)size, (int)length, type,
+                 b->atomic ? "_atomic" : "");
         bench_measure(b, name, op, (i ? 2.5 : 1.0) * work, "TFLOP/s");
     }
     bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
@@ -579,12 +587,22 @@ static void bench_step(bench *b, const char *model, const char *what, het_dtype 
     if (model_close(&m, model_measure(&m, name, b->steps - 1, &median)) != DONE) b->failures++;
 }
 
+/* Deterministic, and then backward by atomics. */
 static void bench_attentions(bench *b) {
-    bench_attention(b, HET_BF16, 16, 1024, 12, 64);
-    bench_attention(b, HET_BF16, 4, 4096, 12, 64);
-    bench_attention(b, HET_BF16, 16, 1024, 12, 128);
-    bench_attention(b, HET_BF16, 4, 4096, 12, 128);
-    bench_attention(b, HET_F32, 16, 1024, 12, 64);
+    for (b->atomic = 0; b->atomic < 2; b->atomic++) {
+        bench_with(b, b->atomic ? HET_CUDA_ATOMIC : 0);
+        if (b->small) {
+            bench_attention(b, HET_BF16, 1, 64, 2, 64);
+            bench_attention(b, HET_F32, 1, 64, 2, 64);
+            continue;
+        }
+        bench_attention(b, HET_BF16, 16, 1024, 12, 64);
+        bench_attention(b, HET_BF16, 4, 4096, 12, 64);
+        bench_attention(b, HET_BF16, 16, 1024, 12, 128);
+        bench_attention(b, HET_BF16, 4, 4096, 12, 128);
+        bench_attention(b, HET_F32, 16, 1024, 12, 64);
+    }
+    bench_with(b, 0);
 }
 
 static void bench_ops(bench *b) {
@@ -593,8 +611,7 @@ static void bench_ops(bench *b) {
     if (b->small) {
         bench_linear(b, HET_BF16, rows, 32, 48, "32x48");
         bench_linear(b, HET_F32, rows, 32, 48, "32x48");
-        bench_attention(b, HET_BF16, 1, 64, 2, 64);
-        bench_attention(b, HET_F32, 1, 64, 2, 64);
+        bench_attentions(b);
         bench_norm(b, rows, 48);
         bench_loss(b, rows, 100);
         bench_adamw(b, 4096);
@@ -697,6 +714,7 @@ static int bench_ablate(bench_model *m, int64_t steps) {
     static const struct { const char *name; het_dtype dtype; het_reduce reduce; het_choice recompute; int32_t options; } forms[] = {
         { "ablate_base", HET_BF16, HET_REDUCE_FAST, HET_NO, 0 }, { "ablate_f32", HET_F32, HET_REDUCE_FAST, HET_NO, 0 },
         { "ablate_exact", HET_BF16, HET_REDUCE_EXACT, HET_NO, 0 }, { "ablate_recompute", HET_BF16, HET_REDUCE_FAST, HET_YES, 0 },
+        { "ablate_atomic", HET_BF16, HET_REDUCE_FAST, HET_NO, HET_CUDA_ATOMIC },
         { "ablate_eager", HET_BF16, HET_REDUCE_FAST, HET_NO, HET_CUDA_EAGER }, { "ablate_timed", HET_BF16, HET_REDUCE_FAST, HET_NO, HET_CUDA_OPS } };
     double eager = 0, median = 0;
     size_t i;

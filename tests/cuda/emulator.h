@@ -513,6 +513,14 @@ inline unsigned atomicInc(unsigned *to, unsigned last) /* 0 behind the last */
     return seen;
 }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline float atomicAdd(float *to, float value)
+{
+    float seen, sum;
+    __atomic_load(to, &seen, __ATOMIC_RELAXED);
+    do sum = seen + value;
+    while (!__atomic_compare_exchange(to, &seen, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return seen;
+}
 inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
 
 /* ---- tensor cores (PTX ISA: ldmatrix m8n8.x4, mma m16n8k16 bf16, m16n8k8 tf32) and asynchronous copies ---- */
@@ -596,12 +604,12 @@ inline uint32_t emulator_matrix_pair(uint64_t matrix, int line, int k, bool by_r
     return pair;
 }
 
-/* The rows of a that this warp of four has: registers as of mma. */
-inline void emulator_group_left(uint32_t (&a)[4], uint64_t matrix)
+/* The rows of a (by_rows: of its transpose) that this warp of four has: registers as of mma. */
+inline void emulator_group_left(uint32_t (&a)[4], uint64_t matrix, bool by_rows)
 {
     const emulator_lane *lane = emulator_this().current;
     const int row = lane->number / EMULATOR_WARP % 4 * 16 + lane->number % EMULATOR_WARP / 4, k = lane->number % 4 * 2;
-    for (int i = 0; i < 4; i++) a[i] = emulator_matrix_pair(matrix, row + i % 2 * 8, k + i / 2 * 8, false);
+    for (int i = 0; i < 4; i++) a[i] = emulator_matrix_pair(matrix, row + i % 2 * 8, k + i / 2 * 8, by_rows);
 }
 
 /* d = a b, or += (more), of wgmma m64n64k16, this warp's 16 rows: mma of 8 columns each. */

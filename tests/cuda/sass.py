@@ -80,9 +80,9 @@ def main_loop(code):
 
 
 def short(name):
-    shape = re.search(r"hetc_attention_(\w+?)_kernelI(t|f|9hetc_tf32|9hetc_wide)Li(\d+)ELi(\d+)ELi(\d+)ELi(\d+)E", name)
+    shape = re.search(r"hetc_attention_(\w+?)_kernelI(t|f|9hetc_tf32|9hetc_wide)Li(\d+)ELi(\d+)ELi(\d+)ELi(\d+)E(Li1E)?", name)
     kind = {"t": "bf16", "f": "f32", "9hetc_tf32": "tf32", "9hetc_wide": "wgmma"}
-    return shape and ("%s %s" % (shape.group(1), kind[shape.group(2)]), *(int(shape.group(i)) for i in range(3, 7)))
+    return shape and ("%s %s%s" % (shape.group(1), kind[shape.group(2)], " dq" if shape.group(7) else ""), *(int(shape.group(i)) for i in range(3, 7)))
 
 
 def main():

@@ -28,7 +28,8 @@ facts() {
     facts timed bench_ops_fast.jsonl bench_gemm_fast.jsonl bench_steps_fast.jsonl
     facts torch torch_ops.jsonl torch_steps.jsonl
     # What is asked for. ROW KIND NAME PYTORCH ACCEPT GOOD STRETCH [WORK]   KIND: speed, of PyTorch's; copy, of the copy's; self, deterministic of
-    # timed; memory, of PyTorch's, less is better; rate, in thousands a second. WORK: TFLOP of a token. -: nothing is asked
+    # timed; atomic, NAME_atomic of deterministic; memory, of PyTorch's, less is better; rate, in thousands a second. WORK: TFLOP of a token.
+    # -: nothing is asked
     # Products: operands are bf16 already on both sides, as in a step; results too, but for our gradient of a matrix. gemm_AxB: x [rows][A] to
     # y [rows][B], with dgelu dy [rows][A] to dx [rows][B]. A dx without GELU has no name of its own: it is the product of its shape.
     sed 's/^/row /' <<'ROWS'
@@ -50,6 +51,9 @@ speed attention_backward_head128_T1024 attention_backward_head128_T1024 0.70 1.0
 speed attention_backward_head128_T4096 attention_backward_head128_T4096 0.70 1.00 1.30
 self attention_backward_head64_T1024 - 0.75 - -
 self attention_backward_head64_T4096 - 0.75 - -
+atomic attention_backward_head64_T1024 - 1.00 - -
+atomic attention_backward_head64_T4096 - 1.00 - -
+atomic attention_backward_head128_T4096 - 1.00 - -
 speed norm_backward norm_backward 1.3 1.7 2.0
 speed cross_entropy cross_entropy 1.3 2 3
 memory cross_entropy cross_entropy 0.5 - -
@@ -95,15 +99,17 @@ ROWS
             timed = fact["timed", name, key]; plain = fact["plain", name, key]; theirs = torch == "-" ? "" : fact["torch", torch, key]
             unit = ("plain", name, "unit") in fact ? fact["plain", name, "unit"] : fact["timed", name, "unit"]
             own = timed != "" ? timed : plain
-            under = kind == "copy" ? (copy > 0 ? copy : "") : kind == "self" ? timed : kind == "rate" ? 1000 : theirs
-            over = kind == "self" ? plain : own
+            under = kind == "copy" ? (copy > 0 ? copy : "") : kind == "self" ? timed : kind == "atomic" ? plain : kind == "rate" ? 1000 : theirs
+            over = kind == "self" ? plain : kind == "atomic" ? fact["plain", name "_atomic", key] : own
             product = torch == "-" ? name : torch
             if (product != name) gsub(/^linear_|_bf16$/, "", product)
-            title = name (kind == "memory" ? ", bytes" : kind == "self" ? ", deterministic/timed" : kind == "copy" ? ", of copy" : \
+            title = name (kind == "memory" ? ", bytes" : kind == "self" ? ", deterministic/timed" : \
+                          kind == "atomic" ? ", atomic/deterministic" : kind == "copy" ? ", of copy" : \
                           kind == "rate" ? ", thousands/s" : product != name ? ", " product : "")
             if (over == "" || under == "") {
                 line(title, number(timed), number(plain), share_of(own, key == "bytes" ? "" : unit, work), number(theirs), "-", accept, good,
-                     stretch, (over == "" ? "" : kind == "copy" ? "copy " : kind == "self" ? "timed " : "PyTorch ") "not measured")
+                     stretch, (over == "" ? "" : kind == "copy" ? "copy " : kind == "self" ? "timed " : kind == "atomic" ? "deterministic " : \
+                     "PyTorch ") "not measured")
                 missing++
                 continue
             }

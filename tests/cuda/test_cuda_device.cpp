@@ -554,6 +554,48 @@ static void weights_rounded_once(void **)
     }
 }
 
+/* ---- attention's gradients by atomics ---- */
+
+/* In five products as in seven, but for rounding; the sums they take are in the estimate, all of which is asked for. */
+static void attention_by_atomics(void **)
+{
+    static const struct { het_family family; het_dtype dtype; het_reduce reduce; const char *plan; int64_t slices; const char *what; } tries[] = {
+        { HET_GPT2, HET_F32, HET_REDUCE_EXACT, NULL, 1, "gpt2 f32, five products" },
+        { HET_LLAMA, HET_BF16, HET_REDUCE_FAST, NULL, 1, "llama bf16, five products" },
+        { HET_QWEN3, HET_F32, HET_REDUCE_FAST, NULL, 2, "qwen3 f32 of two slices, five products" },
+        { HET_LLAMA, HET_F32, HET_REDUCE_EXACT, "cp2", 1, "llama f32, cp2, five products" }
+    };
+    for (const auto &t : tries) {
+        het_device_iface counted = *het_cuda_device_with(HET_CUDA_ATOMIC);
+        const int64_t ranks = t.plan != NULL ? 2 : 1;
+        het_memory without, with;
+        het_error error;
+        support_run run;
+        size_t device = 0;
+        counted.alloc = give;
+        stand_in(1);
+        start(&run, t.family, t.dtype, t.reduce);
+        run.desc.limits.max_slices = t.slices;
+        support_run_ranks(&run, ranks);
+        if (t.plan != NULL) support_run_plan(&run, t.plan, NULL, 1);
+        for (int64_t r = 0; r < ranks; r++) run.device[r].iface = het_cuda_device();
+        const trained plain = train(&run, "012|3"); /* of floats two blocks of keys */
+        EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &without, &error), HET_OK, error.text, "");
+        for (int64_t r = 0; r < ranks; r++) run.device[r].iface = &counted;
+        given = 0;
+        expect_same(plain, train(&run, "012|3"), limit_of(t.dtype), t.what);
+        for (int64_t r = 0; r < ranks; r++) {
+            EXPECT_ERROR(het_memory_estimate(&run.desc, r, &with, &error), HET_OK, error.text, "");
+            device += with.device;
+        }
+        assert_int_equal(given, device);
+        EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &with, &error), HET_OK, error.text, "");
+        assert_true(with.workspace > without.workspace && with.weights == without.weights && with.activations == without.activations);
+        support_run_end(&run);
+        stand_down();
+    }
+}
+
 static void infer_all(const support_run *run, std::vector<float> *logits)
 {
     const int64_t vocab = run->desc.model.vocab, lengths[4] = { 7, 1, 1, 9 };
@@ -1470,7 +1512,7 @@ int main(void)
         cmocka_unit_test(two_cards_reduce_while_they_work),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
-        cmocka_unit_test(weights_of_int8),
+        cmocka_unit_test(weights_of_int8), cmocka_unit_test(attention_by_atomics),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
         cmocka_unit_test(biases_and_matrices), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),

@@ -88,6 +88,8 @@ static unsigned *hetc_counters(void *, het_queue *)
 }
 static int tf32; /* f32 attention may go through the tensor cores */
 static int hetc_allows_tf32(void *) { return tf32; }
+static int atomic; /* attention's gradients of queries may be added by atomics */
+static int hetc_allows_atomic(void *) { return atomic; }
 static int groups; /* attention by products of four warps */
 static int hetc_has_wide(void *) { return groups; }
 static size_t shared_limit = 227 << 10;
@@ -264,7 +266,7 @@ template <class Args> static void run_with_workspace(het_op_kind kind, Args a, A
 {
     const het_op for_cpu = op_of(kind, a), for_cuda = op_of(kind, b);
     floats cpu_space(int64_t(cpu_op->workspace(cpu, &for_cpu) / sizeof(float)));
-    array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(&for_cuda)));
+    array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(nullptr, &for_cuda)));
     a.workspace = cpu_space.data;
     b.workspace = cuda_space.data;
     run_both(kind, a, b);
@@ -1017,7 +1019,7 @@ struct attention_run {
             a.dq = dq.data + at * s.head_size; a.dk = dk.data; a.dv = dv.data;
             const het_op_kind kind = backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD;
             const het_op op = op_of(kind, a);
-            array<unsigned char> space(int64_t(cuda ? hetc_rows_workspace(&op) : cpu_op->workspace(cpu, &op)));
+            array<unsigned char> space(int64_t(cuda ? hetc_rows_workspace(nullptr, &op) : cpu_op->workspace(cpu, &op)));
             a.workspace = space.data;
             a.workspace_size = size_t(space.count);
             RUN(cuda ? on_cuda(kind, a) : on_cpu(kind, a));
@@ -1180,7 +1182,7 @@ static void norms_bf16(void **)
         het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a);
         floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
         op.bf16 = bits;
-        array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+        array<unsigned char> space(int64_t(hetc_rows_workspace(nullptr, &op)));
         a.workspace = cpu_space.data; b.workspace = space.data;
         RUN(on_cpu(HET_OP_NORM_BACKWARD_WEIGHT, a));
         run_bf16(HET_OP_NORM_BACKWARD_WEIGHT, b, bits);
@@ -1377,7 +1379,7 @@ static void attention_of_bf16(void **)
         for (int backward = 0; backward < 2; backward++) {
             het_op op = op_of(backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a);
             op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
-            array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+            array<unsigned char> space(int64_t(hetc_rows_workspace(nullptr, &op)));
             op.u.attention.workspace = space.data;
             op.u.attention.workspace_size = size_t(space.count);
             RUN(hetc_rows_op(nullptr, nullptr, &op));
@@ -1407,6 +1409,19 @@ static void attention_of_bf16_by_groups(void **state)
     groups = 1;
     attention_of_bf16(state);
     groups = 0;
+}
+
+/* All of these again in five products a tile: also where a window or a sequence begins within a step, and heads share their keys. */
+static void attention_by_atomics(void **state)
+{
+    atomic = 1;
+    attention_f32(state);
+    attention_bf16(state);
+    attention_tf32(state);
+    attention_random(state);
+    attention_of_bf16(state);
+    attention_of_bf16_by_groups(state);
+    atomic = 0;
 }
 
 /* ---- addresses that packs do not fit ---- */
@@ -1487,7 +1502,8 @@ int main()
         cmocka_unit_test(adamw), cmocka_unit_test(updates_together), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
         cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
-        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_bf16_by_groups), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
+        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_bf16_by_groups),
+        cmocka_unit_test(attention_by_atomics), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
     };
     if (getenv("HETRAIN_TEST_ONLY") != nullptr) cmocka_set_test_filter(getenv("HETRAIN_TEST_ONLY"));
     return cmocka_run_group_tests(tests, start_devices, end_devices) != 0 || broken_guards != 0;

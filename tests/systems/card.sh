@@ -53,7 +53,7 @@ fused() {
 ablate() {
     local one said table whole
     does log bench_cuda ablate $model $sequences $length $steps
-    for one in base f32 exact recompute eager timed; do
+    for one in base f32 exact recompute atomic eager timed; do
         said+="${said:+, }$one $(field log ablate_$one ms) ms ($(field log ablate_$one rate) tokens/s, $(field log ablate_$one bytes) bytes)"
     done
     for one in attention products head norms update copies other; do table+="${table:+, }$one $(field log module_$one ms)"; done
