@@ -7,8 +7,8 @@ Compiles hetrain_cuda.cu for compute capability 9.0a (or takes OBJECT) and disas
 nvidia-cuda-cuobjdump (and nvidia-cuda-nvdisasm, which it calls). A main loop is the range up to a backward branch that holds most tensor-core
 instructions; `masked` counts all it has issued where a tile has what a row does not see, `issued` what remains elsewhere: without what forward branches
 skip that has neither products nor copies. Its cycles of shared memory a warp: 4 an LDSM.x4 (512 bytes at 128 a cycle) or a copy of 16 bytes a lane into
-it, 1 an LDS or a copy of 4 bytes a lane; what products of four warps (wgmma) read there is not counted. Fails where a kernel's registers and threads do
-not fit.
+it, 1 an LDS or a copy of 4 bytes a lane; what products of four warps (wgmma) read there is not counted. dq: keys' kernels that add to dq by atomics;
+but for wgmma they have a loop over the block's keys inside, which counts once. Fails where a kernel's registers and threads do not fit.
 """
 import os
 import re
