@@ -73,8 +73,8 @@ shows 'gemm_3072x768_bf16_none, forward_3072x768' - 500 '62 %' - - 0.97 1.00 1.0
 shows 'gemm_1600x6400_bf16_none, forward_1600x6400' - - - - - 0.97 1.00 1.05 not measured
 shows 'attention_backward_head64_T1024' 500 300 '62 %' 400 1.25 0.75 1.00 1.20 stretch
 shows 'attention_backward_head64_T1024, deterministic/timed' 500 300 '62 %' - 0.60 0.75 - - below
-shows 'attention_backward_head64_T1024, atomic/deterministic' 500 300 '62 %' - 1.10 1.00 - - accept
-shows 'attention_backward_head128_T4096, atomic/deterministic' - - - - - 1.00 - - deterministic not measured
+shows 'attention_backward_head64_T1024, atomic/determin.' 500 300 '62 %' - 1.10 1.00 - - accept
+shows 'attention_backward_head128_T4096, atomic/determin.' - - - - - 1.00 - - deterministic not measured
 shows 'attention_forward_head128_T4096' - 480 '60 %' 300 1.60 0.80 1.00 1.60 stretch
 shows 'norm_backward' - 1500 '75 %' 1200 1.25 1.3 1.7 2.0 below
 shows 'cross_entropy' - 1700 '85 %' 800 2.12 1.3 2 3 good

@@ -104,7 +104,7 @@ ROWS
             product = torch == "-" ? name : torch
             if (product != name) gsub(/^linear_|_bf16$/, "", product)
             title = name (kind == "memory" ? ", bytes" : kind == "self" ? ", deterministic/timed" : \
-                          kind == "atomic" ? ", atomic/deterministic" : kind == "copy" ? ", of copy" : \
+                          kind == "atomic" ? ", atomic/determin." : kind == "copy" ? ", of copy" : \
                           kind == "rate" ? ", thousands/s" : product != name ? ", " product : "")
             if (over == "" || under == "") {
                 line(title, number(timed), number(plain), share_of(own, key == "bytes" ? "" : unit, work), number(theirs), "-", accept, good,
