@@ -548,7 +548,7 @@ typedef struct het_norm_args {
     float *y;                        /* forward (=) [rows][width] */
     float *mean, *rstd;              /* [rows]; forward (=), backward reads; RMSNorm leaves mean alone (may be NULL) */
     const float *dy;                 /* backward [rows][width] */
-    const float *residual;           /* backward_input: dx = residual + gradient, or NULL. [rows][width] */
+    const float *residual;           /* backward_input: dx = residual + gradient, or NULL. [rows][width] of dx's type */
     float *dx;                       /* backward_input (=) [rows][width]; may be dy or residual */
     uint16_t *dx_bf16;               /* backward_input (=) dx rounded to bf16 as well, or NULL */
     const het_gradient *dgain, *dbias; /* backward_weight (+=) */
@@ -570,7 +570,7 @@ typedef struct het_linear_part {
     const float *bias;    /* [out] or NULL */
     const uint16_t *bias_bf16; /* that rounded, or NULL; likewise with elements behind it */
     float *y;             /* forward (=) [rows][out] */
-    const float *add;     /* forward: y = x W^T + b + add, y being floats. [rows][out], not y itself; or NULL */
+    const float *add;     /* forward: y = x W^T + b + add. [rows][out], not y itself; or NULL */
     const float *dy;      /* backward [rows][out] */
     int64_t pitch;        /* elements from row to row of y, or of dy; 0: out. Of bf16 rows with room for
                              `out` rounded up to 8, forward may write so many, and in dy the rest is 0 */
@@ -831,9 +831,10 @@ typedef enum het_op_kind {
 } het_op_kind;
 
 /* Operands that are bf16, rounded to nearest even, where the args say float: their pointers are
-   cast. X: x (a, b; q, k, v); Y: y (o); DX and DY: their gradients. What an op calls x and y
-   counts, also where that is a gradient (rotary, dropout). */
-enum { HET_BF16_X = 1, HET_BF16_Y = 2, HET_BF16_DX = 4, HET_BF16_DY = 8 };
+   cast. X: x (a, b; q, k, v); Y: y (o); DX and DY: their gradients; ADDED: what linear_forward
+   (add) and dropout_forward (a) add. What an op calls x and y counts, also where that is a gradient
+   (rotary, dropout). */
+enum { HET_BF16_X = 1, HET_BF16_Y = 2, HET_BF16_DX = 4, HET_BF16_DY = 8, HET_BF16_ADDED = 16 };
 
 typedef struct het_op {
     het_op_kind kind;
@@ -928,7 +929,7 @@ typedef struct het_device_iface {
          activation_* with a pitch       so do gate and up
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
-         bf16 operands                   a unit's values are floats
+         bf16 operands                   a unit's values are floats, het_desc.streams = HET_BF16 is refused
          cross_entropy with bf16, at `rows` rows   a loss unit takes fewer rows at a time
          part[0].dw with final, at `rows` rows   terms are summed in double
          linear_forward or linear_backward_input with continues   teams by columns are refused
@@ -954,11 +955,12 @@ HETRAIN_API const het_device_iface *het_reference_device(void);
 HETRAIN_API const het_device_iface *het_null_device(void);
 
 /* ---- >>unit_api: the unit table -----------------------------------------------------------------
-   The model is a chain of units. Between units travels a list of streams, each [n][width] floats; a
-   unit reads the streams of the unit before it and writes its own list. backward_input turns
-   gradients of its output streams into gradients of its input streams; backward_weight adds to the
-   gradients of its parameters. Both may be called apart, and backward_weight much later; where they
-   are, what backward_input adds to a gradient is lost (a loss unit's excepted). */
+   The model is a chain of units. Between units travels a list of streams, each [n][width] floats,
+   or bf16 (het_desc.streams); a unit reads the streams of the unit before it and writes its own
+   list. backward_input turns gradients of its output streams into gradients of its input streams;
+   backward_weight adds to the gradients of its parameters. Both may be called apart, and
+   backward_weight much later; where they are, what backward_input adds to a gradient is lost (a
+   loss unit's excepted). */
 
 #define HETRAIN_MAX_STREAMS 4
 #define HETRAIN_MAX_UNIT_PARAMETERS 24
@@ -1111,8 +1113,10 @@ typedef struct het_unit_info {
     int64_t max_tokens, max_granule_tokens, max_sequences; /* in */
     het_dtype compute;                      /* in */
     int64_t slices;                         /* in: of a micro-batch */
+    het_dtype streams;                      /* in: of streams and their gradients */
     het_dtype values;                       /* of a program's values and their gradients but for streams: bf16
-                                               where compute is and the device takes them */
+                                               where compute is and the device takes them. Of a unit that
+                                               is no program HET_BF16 says that it takes bf16 streams */
     int64_t loss_rows;                      /* of a loss unit: rows it takes at a time, whole granules */
     const het_device *device;               /* in: for its workspace; NULL while only parameters are asked for */
     int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
@@ -1166,7 +1170,8 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may
                                                overwrite them. NULL at a cut */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
-    uint16_t *d_out_bf16, *d_in_bf16;       /* the same of stream 0, rounded; NULL: nobody has done it, or wants it */
+    uint16_t *d_out_bf16, *d_in_bf16;       /* the same of stream 0, rounded (d_out itself where it is bf16 and
+                                               `joined`); NULL: nobody has done it, or wants it */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; those of a micro-batch at its row 0 */
     float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 or weight_int8 has it */
     const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS]; /* or beside it: rounded, for products */
@@ -1779,9 +1784,9 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 
 /* Called at every unit boundary, after a unit's forward with its output streams and after its
    backward_input with the gradients of its input streams. May read or change them (device memory,
-   rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once; the
-   members of a team each have rows of their own (het_host.hook_whole). Where a stage recomputes as
-   a whole, its units' forwards come twice, and must be changed in the same way: */
+   rows x width elements of `type`). Anything but HET_OK ends the step. Called by several ranks at
+   once; the members of a team each have rows of their own (het_host.hook_whole). Where a stage
+   recomputes as a whole, its units' forwards come twice, and must be changed in the same way: */
 typedef struct het_hook_info {
     het_direction direction;
     int32_t again;                    /* 1: a forward that is recomputed */
@@ -1792,6 +1797,7 @@ typedef struct het_hook_info {
     int64_t streams;
     float *stream[HETRAIN_MAX_STREAMS];
     int64_t width[HETRAIN_MAX_STREAMS];
+    het_dtype type;                   /* het_desc.streams; HET_BF16: stream[] are cast */
 } het_hook_info;
 
 typedef struct het_device_desc {
@@ -1915,6 +1921,10 @@ typedef struct het_desc {
                                          16 bits, in 68 bytes (arXiv 2110.02861, 2305.14314), all
                                          but factors; what a unit, a device or a team by columns
                                          cannot take so is expanded before each call */
+    het_dtype streams;                /* f32. What goes from unit to unit, and its gradients. bf16: half the
+                                         bytes in memory and messages, sums of layers rounded to 8 bits;
+                                         for dtype bf16, and devices and units that take all their
+                                         values so, without teams and factors */
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one
@@ -4493,6 +4503,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_UNSIGNED, seed, 0, 0, 0, 1),
     HETI_DESC(HETI_ENUM, dtype, HET_F32, HET_F32, HET_BF16, 1),
     HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_INT8, 0),
+    HETI_DESC(HETI_ENUM, streams, HET_F32, HET_F32, HET_BF16, 1),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
     HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
     HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
@@ -4829,10 +4840,16 @@ HETRAIN_API void het_node_loss(het_program *p, int x) {
 enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
 enum { HETI_VALUE, HETI_GRADIENT };
 
-/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams. */
+/* Floats of memory from row to row of a stream that is so wide. */
+static int64_t heti_stream_floats(const het_unit_info *info, int64_t width) {
+    return info->streams == HET_BF16 ? width / 2 : width;
+}
+
+/* Whether a value (or its gradient) is bf16: where the unit's values are, but streams where these
+   are. */
 static int heti_is_bf16(const het_unit_info *info, int value, int which) {
     const het_value *home = &info->program->value[info->program->value[value].home[which]];
-    return info->values == HET_BF16 && home->in < 0 && home->out < 0;
+    return info->values == HET_BF16 && (info->streams == HET_BF16 || (home->in < 0 && home->out < 0));
 }
 
 /* Floats of memory from row to row of a value. */
@@ -4849,9 +4866,9 @@ static const het_view *heti_view_of(const het_unit_call *c, int value) {
 
 static int64_t heti_view_rows(const het_view *view) { return view->row_end - view->row_begin; }
 
-/* Floats of a value, or of its gradient. */
-static int64_t heti_value_floats(const het_unit_call *c, int value) {
-    return heti_view_rows(heti_view_of(c, value)) * c->info->program->value[value].own;
+/* Floats of memory of a value, or of its gradient, that lies alone. */
+static int64_t heti_value_floats(const het_unit_call *c, int value, int which) {
+    return heti_view_rows(heti_view_of(c, value)) * heti_row_floats(c->info, value, which);
 }
 
 /* The tensor of a value or of its gradient, or NULL. */
@@ -5041,10 +5058,9 @@ static void heti_fill_dropout(const het_unit_call *c, const het_node *n, const h
 }
 
 static void heti_fill_copy(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
-    (void)c, (void)n;
     op->u.copy.to = r->y[0];
     op->u.copy.from = r->x[0];
-    op->u.copy.size = HETI_CAST(size_t, r->count * r->width) * sizeof(float);
+    op->u.copy.size = HETI_CAST(size_t, heti_value_floats(c, n->x[0], HETI_VALUE)) * sizeof(float);
 }
 
 /* Forward, the logits become their gradient. */
@@ -5105,6 +5121,8 @@ static int32_t heti_node_bf16(const het_unit_info *info, const het_node *n, int 
     if (n->inputs > 0 && heti_is_bf16(info, n->x[0], HETI_GRADIENT)) bits |= HET_BF16_DX;
     if (n->outputs > 0 && heti_is_bf16(info, n->y[0], HETI_VALUE)) bits |= HET_BF16_Y;
     if (n->outputs > 0 && heti_is_bf16(info, n->y[0], HETI_GRADIENT)) bits |= HET_BF16_DY;
+    if (n->kind == HET_NODE_RESIDUAL && n->inputs > 1 && heti_is_bf16(info, n->x[1], HETI_VALUE))
+        bits |= HET_BF16_ADDED;
     return !turned ? bits : (bits & HET_BF16_DY ? HET_BF16_X : 0) | (bits & HET_BF16_DX ? HET_BF16_Y : 0);
 }
 
@@ -5475,7 +5493,7 @@ static void heti_new_scratch(het_program *p) {
         if (spreads) heti_new_chain(p, n, spreads, &chain);
         if (n->kind == HET_NODE_ATTENTION) heti_find_exchange(p, n);
         for (j = 0; j < heti_writes(n); j++)
-            if (writers[n->x[j]] > 1) added += p->value[n->x[j]].own;
+            if (writers[n->x[j]] > 1) added += heti_row_floats(p->info, n->x[j], HETI_GRADIENT);
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_B) added = heti_max(added, heti_width(p, n->y[0]));
         widest = heti_max(widest, added);
     }
@@ -5483,31 +5501,39 @@ static void heti_new_scratch(het_program *p) {
         p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL, p->info->team && p->info->team->plan);
 }
 
-/* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x
-   are of one type, and the device takes all the ops. Slices would add to rounded gradients. */
-static int heti_takes_bf16(const het_program *p) {
+/* Why the values inside the unit (and streams that are) cannot be bf16; NULL: they can. Each is read
+   by one node, all that an op calls x are of one type, and the device takes all the ops. Slices
+   would add to rounded gradients. */
+static const char *heti_bars_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
-    if (info->compute != HET_BF16 || !info->device || info->team || p->factors > 0) return 0; /* teams move floats */
-    for (int i = 0; i < p->values; i++)
-        if (p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits &&
-            (p->value[i].uses != 1 || p->value[i].width % 8))
-            return 0;
+    const int streams = info->streams == HET_BF16;
+    if (info->compute != HET_BF16 || !info->device) return "no device, or another dtype";
+    if (info->team) return "a team moves floats";
+    if (p->factors > 0) return "low-rank factors are floats";
+    for (int i = 0; i < p->values; i++) {
+        const int inner = p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits;
+        if ((inner && p->value[i].uses != 1) || ((inner || (streams && i != p->logits)) && p->value[i].width % 8))
+            return "a value is read by several nodes, or its width is no multiple of 8";
+    }
     for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int first = n->inputs > 0 ? heti_is_bf16(info, n->x[0], HETI_VALUE) : 0;
         for (int j = 1; j < n->inputs; j++)
-            if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? 0 : first)) return 0;
+            if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? streams : first))
+                return "a node reads two types";
         for (int j = 0; j < n->outputs; j++)
-            if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
-        if (n->kind == HET_NODE_ATTENTION && (info->slices > 1 || n->inputs > 3)) return 0;
+            if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE))
+                return "a node writes two types";
+        if (n->kind == HET_NODE_ATTENTION && (info->slices > 1 || n->inputs > 3))
+            return "attention of slices, or with a bias, is of floats";
         for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
             if (heti_rule_of(n)->op[way] < 0) continue;
             het_op op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
-            if (op.bf16 && !heti_supports(info->device, op)) return 0;
+            if (op.bf16 && !heti_supports(info->device, op)) return "it has not all the unit's ops with bf16 operands";
         }
     }
-    return 1;
+    return NULL;
 }
 
 /* Types of the values, and how many rows of logits the device takes at a time. */
@@ -5516,7 +5542,9 @@ static void heti_choose_types(het_program *p) {
     het_op op = heti_blank_op(HET_OP_CROSS_ENTROPY, HET_BF16_X | HET_BF16_DX);
     info->loss_rows = info->max_granule_tokens;
     info->values = HET_BF16;
-    if (!heti_takes_bf16(p)) info->values = HET_F32;
+    const char *why = heti_bars_bf16(p);
+    if (why) info->values = HET_F32;
+    if (why && info->streams == HET_BF16) info->why = why;
     if (info->values != HET_BF16 || p->logits < 0) return;
     p->value[p->logits].pitch = (heti_width(p, p->logits) + 127) / 128 * 128; /* rows begin at 256 bytes */
     op.u.cross_entropy.vocab = heti_width(p, p->logits);
@@ -5620,11 +5648,15 @@ static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
     return c->device->iface->run(c->device->self, c->queue, op);
 }
 
-/* to = from, or to += from */
-static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, const float *from, int64_t count) {
-    const het_elements_args sum = { count, to, from, 1.0f, NULL };
-    const het_copy_args copy = { to, from, HETI_CAST(size_t, count) * sizeof *to };
-    const het_op op = adds ? HETI_OP(ADD, &sum) : HETI_OP(COPY, &copy);
+/* to = from, or to += from, which are as a value is, or its gradient. */
+static het_result heti_unit_move(const het_unit_call *c, int adds, int value, int which, float *to,
+                                 const float *from) {
+    const int bf16 = heti_is_bf16(c->info, value, which);
+    const int64_t floats = heti_value_floats(c, value, which);
+    const het_elements_args sum = { bf16 ? 2 * floats : floats, to, from, 1.0f, NULL };
+    const het_copy_args copy = { to, from, HETI_CAST(size_t, floats) * sizeof *to };
+    het_op op = adds ? HETI_OP(ADD, &sum) : HETI_OP(COPY, &copy);
+    if (adds && bf16) op.bf16 = HET_BF16_X | HET_BF16_Y;
     return heti_unit_run(c, &op);
 }
 
@@ -5660,7 +5692,7 @@ static int heti_fused_op(const het_unit_call *c, const het_node *first, const he
     if (adds) {
         het_linear_part *sum = &op->u.linear.part[0];
         (void)heti_node_op(c, other, way, dx, &part);
-        op->bf16 = (op->bf16 & ~HET_BF16_Y) | (part.bf16 & HET_BF16_Y);
+        op->bf16 = (op->bf16 & ~HET_BF16_Y) | (part.bf16 & (HET_BF16_Y | HET_BF16_ADDED));
         sum->y = part.u.dropout.y;
         sum->add = part.u.dropout.a;
         return !(part.u.dropout.probability > 0.0f) && sum->y != sum->add && heti_supports(c->device, *op);
@@ -5943,7 +5975,7 @@ static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
         float *sum = y->y;
         y->y = c->tensor[p->scratch];
         HETI_TRY(heti_unit_run(c, &op));
-        return heti_unit_move(c, 1, sum, y->y, c->rows * y->out);
+        return heti_unit_move(c, 1, n->y[0], HETI_VALUE, sum, y->y);
     }
     HETI_TRY(heti_node_run(c, n, &op));
     return of == HETI_FACTOR_A ? heti_unit_scale(c, n, HETI_VALUE) : HET_OK;
@@ -5973,13 +6005,12 @@ typedef struct heti_pending {
 
 /* The gradient is read now, or leaves the unit. */
 static het_result heti_settle(const het_unit_call *c, heti_pending *flow, int value) {
-    const int64_t count = heti_value_floats(c, value);
     float *to = heti_rows_of(c, value, HETI_GRADIENT), *from = flow->waiting[value];
     const int written = flow->written[value];
     flow->waiting[value] = NULL;
     flow->written[value] = 1;
     if (!from) return HET_OK;
-    return heti_unit_move(c, written, to, from, count);
+    return heti_unit_move(c, written, value, HETI_GRADIENT, to, from);
 }
 
 /* Whether any of a node's parameters is trained. */
@@ -6025,7 +6056,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
     for (i = 0; i < heti_writes(n); i++) {
         adds[i] = flow->written[n->x[i]];
         dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
-        if (adds[i]) next += heti_value_floats(c, n->x[i]);
+        if (adds[i]) next += heti_value_floats(c, n->x[i], HETI_GRADIENT);
         flow->written[n->x[i]] = 1;
     }
     if (!(c->d_out_bf16 && n->x[0] == p->takes) && heti_node_op(c, n, HETI_BACKWARD_INPUT, dx, &op)) {
@@ -6039,12 +6070,11 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
     }
     for (i = 0; i < heti_writes(n); i++)
         if (adds[i])
-            HETI_TRY(heti_unit_move(c, 1, heti_rows_of(c, n->x[i], HETI_GRADIENT), dx[i],
-                                    heti_value_floats(c, n->x[i])));
+            HETI_TRY(heti_unit_move(c, 1, n->x[i], HETI_GRADIENT, heti_rows_of(c, n->x[i], HETI_GRADIENT), dx[i]));
     for (; n->outputs > 0 && i < n->inputs; i++) { /* the gradient of the result is that of the input */
         float **waiting = &flow->waiting[n->x[i]], *gradient = heti_rows_of(c, n->y[0], HETI_GRADIENT);
         if (!flow->wanted[n->x[i]]) continue;
-        if (*waiting) HETI_TRY(heti_unit_move(c, 1, gradient, *waiting, c->rows * p->value[n->x[i]].width));
+        if (*waiting) HETI_TRY(heti_unit_move(c, 1, n->x[i], HETI_GRADIENT, gradient, *waiting));
         *waiting = gradient;
     }
     return HET_OK;
@@ -6061,7 +6091,7 @@ static het_result heti_backward_nodes(const het_unit_call *c) {
         if (v->out < 0) continue;
         flow.written[i] = 1;
         if (v->tensor[HETI_GRADIENT] >= 0) /* kept longer than the stream's gradient is there */
-            HETI_TRY(heti_unit_move(c, 0, heti_rows_of(c, i, HETI_GRADIENT), c->d_out[v->out], c->rows * v->width));
+            HETI_TRY(heti_unit_move(c, 0, i, HETI_GRADIENT, heti_rows_of(c, i, HETI_GRADIENT), c->d_out[v->out]));
     }
     for (int i = p->nodes - 1; i >= 0; i--) {
         const het_node *n = &p->node[i];
@@ -6124,8 +6154,8 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     if (c->row_loss) own.row_loss += first;
     if (c->logits) own.tensor[c->info->program->value[c->info->program->logits].tensor[HETI_VALUE]] = c->logits;
     for (int64_t i = 0; i < c->info->in_streams; i++) {
-        own.in[i] += first * c->info->in_width[i];
-        if (c->d_in[i]) own.d_in[i] += first * c->info->in_width[i];
+        own.in[i] += first * heti_stream_floats(c->info, c->info->in_width[i]);
+        if (c->d_in[i]) own.d_in[i] += first * heti_stream_floats(c->info, c->info->in_width[i]);
     }
     if (c->d_in_bf16) own.d_in_bf16 += first * c->info->in_width[0];
     for (int64_t i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
@@ -8807,7 +8837,7 @@ typedef struct heti_part {
     size_t shared_bytes, slot_bytes, lean_bytes, batch_slot_bytes, chain_bytes, kept_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
-    int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
+    int64_t stream_floats[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
     int32_t *host_token, *host_target, *host_position, *host_sequence_of;
     float *host_weight;
@@ -10192,6 +10222,8 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          d->host.allocator.alloc || d->host.allocator.free ? ""
                              : " (there is no default one in this build)");
     HETI_TRY(heti_desc_check_fields(d, e));
+    if (d->streams == HET_BF16 && d->dtype != HET_BF16)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.streams is bf16, het_desc.dtype is f32; it must be bf16, too");
     if (!d->host.store.put != !d->host.store.get)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.host.store needs both put and get");
     HETI_TRY(heti_check_range(e, "device_count", d->layout.device_count, 1, 2048));
@@ -10402,6 +10434,18 @@ static het_result heti_open_chain(het_ctx *ctx) {
     return HET_OK;
 }
 
+/* Whether a unit takes the description's streams. Teams move floats. */
+static het_result heti_check_streams(het_ctx *ctx, int64_t index, het_unit_info *info) {
+    int64_t odd = 0;
+    if (info->streams != HET_BF16) return HET_OK;
+    info->teams = 0;
+    for (int64_t s = 0; s < info->out_streams; s++) odd |= info->out_width[s] % 8;
+    if (!info->device || (info->values == HET_BF16 && !odd)) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.streams is bf16, which unit %d (%s) does not take on "
+                     "device %s: %s", index, ctx->chain.unit[index].unit.iface->name, info->device->iface->name,
+                     info->why ? info->why : odd ? "a width is no multiple of 8" : "it is no program");
+}
+
 /* Asks a unit of the chain to describe itself on a rank (NULL: parameters only), behind the unit
    before it, within what the plan, if there is one, gives the rank. program: room for one. */
 static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r, het_program *program,
@@ -10414,6 +10458,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
     info->max_granule_tokens = heti_min(ctx->share.max_granule_tokens, info->max_tokens);
     info->max_sequences = ctx->desc.limits.max_sequences;
     info->compute = ctx->desc.dtype;
+    info->streams = ctx->desc.streams;
     info->slices = ctx->share.plan ? ctx->share.plan->slices : ctx->desc.layout.plan ? ctx->desc.layout.plan->slices :
                    ctx->desc.limits.max_slices;
     info->device = r ? &r->device : NULL;
@@ -10438,7 +10483,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "
                          "are %i, %i, %i", index, unit->iface->name, info->parameters, info->tensors, info->out_streams,
                          HETRAIN_MAX_UNIT_PARAMETERS, HETRAIN_MAX_UNIT_TENSORS, HETRAIN_MAX_STREAMS);
-    return HET_OK;
+    return heti_check_streams(ctx, index, info);
 }
 
 /* What a call of the optimizer says of a parameter before memory is there. */
@@ -10657,8 +10702,10 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     for (int64_t u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
         if (!ctx->chain.unit[u].info.teams)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
-                             "%s: the team of rank %d shares unit %d (%s), which does not know teams",
-                             ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
+                             "%s: the team of rank %d shares unit %d (%s), %s",
+                             ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name,
+                             ctx->desc.streams == HET_BF16 ? "and het_desc.streams is bf16: teams move floats"
+                                 : "which does not know teams");
     for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++) {
         const het_parameter_desc *p = &ctx->chain.parameter[i].desc;
         const int64_t pieces = p->piece > 0 ? (p->divide == 1 ? p->rows : p->columns) / p->piece : count;
@@ -11434,9 +11481,9 @@ static het_result heti_find_exchanges(heti_rank *r) {
 /* Bytes of `rows` rows of the streams into unit `unit`, out of the one before. */
 static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) {
     const het_unit_info *info = &ctx->chain.unit[unit - 1].info;
-    int64_t width = 0;
-    for (int64_t s = 0; s < info->out_streams; s++) width += info->out_width[s];
-    return HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
+    int64_t floats = 0;
+    for (int64_t s = 0; s < info->out_streams; s++) floats += heti_stream_floats(info, info->out_width[s]);
+    return HETI_CAST(size_t, rows) * HETI_CAST(size_t, floats) * sizeof(float);
 }
 
 /* What a stage of the rank and its neighbour exchange: the most messages at once, and bytes of the
@@ -11977,17 +12024,18 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
     const heti_placed *before = r->ctx->desc.inference == HET_YES ? heti_writer(stage, i) : NULL,
                       *other = before ? heti_writer(stage, before - stage->unit) : NULL;
     for (int64_t s = 0; s < unit->info.in_streams; s++) {
+        const int64_t floats = heti_stream_floats(&unit->info, unit->info.in_width[s]);
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
-        if (i == 0)
-            (void)heti_reserve(slot, part->limits.rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
-        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
+        if (i == 0) (void)heti_reserve(slot, part->limits.rows, HETI_CAST(size_t, floats) * sizeof(float));
+        part->stream_floats[s] = heti_max(part->stream_floats[s], floats);
     }
     for (int64_t s = 0; s < unit->info.out_streams; s++) {
+        const int64_t floats = heti_stream_floats(&unit->info, unit->info.out_width[s]);
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
         unit->out_offset[s] = unit->info.is_loss ? unit->in_offset[s] : reuse ? other->out_offset[s] : between->used;
         if (!reuse && !unit->info.is_loss)
-            (void)heti_reserve(between, part->limits.rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
-        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
+            (void)heti_reserve(between, part->limits.rows, HETI_CAST(size_t, floats) * sizeof(float));
+        part->stream_floats[s] = heti_max(part->stream_floats[s], floats);
     }
 }
 
@@ -12128,7 +12176,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
                                    &part->whole_stream[s] };
         for (int i = 0; i < 4; i++)
             *stream[i] = HETI_CAST(float *, heti_reserve(&arena, i == 3 ? whole : trains ? rows : 0,
-                                                         HETI_CAST(size_t, part->stream_width[s]) * sizeof(float)));
+                                                         HETI_CAST(size_t, part->stream_floats[s]) * sizeof(float)));
     }
     for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++)
         part->message[s].rows = HETI_TAKE_BYTES(&arena, part->lane_bytes);
@@ -14263,6 +14311,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
         info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
         info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
     }
+    info.type = c->info->streams;
     if (c->team && heti_shows_whole(r) && ctx->task.job != HETI_JOB_INFER) return heti_hook_whole(r, c, &info);
     return heti_call_hook(r, &info);
 }
@@ -14482,8 +14531,8 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
 static int heti_rounds_gradient(const heti_rank *r, const heti_stage *stage, int64_t u) {
     const heti_placed *at = &stage->unit[u - stage->unit_begin];
     return u > stage->unit_begin && r->ctx->share.plan->cut[u - 1] == HET_CUT_NOWHERE && !r->ctx->desc.host.hook &&
-        at->info.values == HET_BF16 && at->info.program->gives && at[-1].info.values == HET_BF16 &&
-        at[-1].info.program->takes >= 0 && !at[-1].recompute;
+        at->info.streams != HET_BF16 && at->info.values == HET_BF16 && at->info.program->gives &&
+        at[-1].info.values == HET_BF16 && at[-1].info.program->takes >= 0 && !at[-1].recompute;
 }
 
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well; or W alone.
@@ -14495,7 +14544,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const het_action *a = work->action;
     const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
-    const int64_t half = r->part->limits.rows * r->part->stream_width[0];
+    const int64_t half = r->part->limits.rows * r->part->stream_floats[0];
     uint16_t *rounded = NULL;
     int64_t last = 0;
     int now = 0;
@@ -14518,7 +14567,8 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         if (adds) HETI_TRY(heti_open_gradients(r, u));
         c.joined = inputs && weights;
         c.unread = u > 0 && r->ctx->share.plan->cut[u - 1] != HET_CUT_NOWHERE && !r->ctx->desc.host.hook;
-        c.d_out_bf16 = rounded;
+        c.d_out_bf16 = c.joined && c.info->streams == HET_BF16 ?
+            HETI_CAST(uint16_t *, HETI_CAST(void *, c.d_out[0])) : rounded;
         rounded = c.joined && heti_rounds_gradient(r, stage, u) ?
             HETI_CAST(uint16_t *, HETI_CAST(void *, r->part->spare_stream[0])) + now * half : NULL;
         c.d_in_bf16 = rounded;
@@ -14595,8 +14645,9 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
     const het_unit_info *info = &r->ctx->chain.unit[unit - 1].info;
     char *at = message->end ? message->rows : message->data + x->at + HETI_ENVELOPE;
     for (int64_t s = 0; s < info->out_streams; s++) {
-        const size_t bytes = HETI_CAST(size_t, x->rows * info->out_width[s]) * sizeof(float);
-        void *const there = stream[s] + x->first * info->out_width[s];
+        const int64_t floats = heti_stream_floats(info, info->out_width[s]);
+        const size_t bytes = HETI_CAST(size_t, x->rows * floats) * sizeof(float);
+        void *const there = stream[s] + x->first * floats;
         HETI_TRY(heti_copy(r, kind, packs ? at : there, packs ? there : at, bytes, what));
         at += bytes;
     }

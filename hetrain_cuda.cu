@@ -643,7 +643,7 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
                 if (!write) sum += g.v[i];
                 if (!write) product += g.v[i] * x.v[i];
             }
-            if (write && a.residual != NULL) residual = hetc_get<V>(a.residual + row * width + j);
+            if (write && a.residual != NULL) residual = hetc_load<V>(hetc_as<X>(a.residual) + row * width + j);
             if (write) hetc_norm_dx<V, X>(a, row * width + j, rstd, sum, product, g, x, residual);
         }
         if (write) return;
@@ -852,7 +852,7 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
             if (row >= last || j >= width) continue;
             x[n] = hetc_load<4>(hetc_as<X>(a.x) + row * width + j);
             d[n] = hetc_load<4>(hetc_as<Y>(a.dy) + row * width + j);
-            if (a.residual != NULL) residual[n] = hetc_get<4>(a.residual + row * width + j);
+            if (a.residual != NULL) residual[n] = hetc_load<4>(hetc_as<X>(a.residual) + row * width + j);
             if (a.kind != HET_RMSNORM) mean[n / K] = a.mean[row];
             rstd[n / K] = a.rstd[row];
         }
@@ -1122,18 +1122,26 @@ static het_result hetc_activate(void *self, het_queue *queue, const het_activati
 /* ---- embedding ---- */
 
 /* y[r] = table[token[r]] + positions[position[r]], a warp a row */
+template <int V, class Y>
 HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, const int32_t *position) {
     const int64_t row = hetc_warp_row();
     if (row >= a.rows) return;
     const float *entry = a.table + token[row] * a.width;
     const float *place = a.positions != NULL ? a.positions + position[row] * a.width : NULL;
-    for (int64_t j = hetc_lane(); j < a.width; j += HETC_WARP)
-        a.y[row * a.width + j] = place != NULL ? entry[j] + place[j] : entry[j];
+    for (int64_t j = hetc_lane() * V; j < a.width; j += HETC_WARP * V) {
+        hetc_pack<float, V> y = hetc_get<V>(entry + j);
+        for (int i = 0; i < V && place != NULL; i++) y.v[i] += place[j + i];
+        hetc_save(hetc_as<Y>(a.y) + row * a.width + j, y);
+    }
 }
 
-static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
-    HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    return HETC_LAUNCH(self, queue, hetc_embedding_kernel, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a),
+static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a, int32_t bf16) {
+    const int packs = hetc_packs(a->width, a->table, a->positions, a->y);
+    void (*const embedding)(het_embedding_args, const int32_t *, const int32_t *) =
+        bf16 ? hetc_embedding_kernel<4, uint16_t> : hetc_embedding_kernel<1, float>;
+    HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
+                        __LINE__));
+    return HETC_LAUNCH(self, queue, embedding, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a),
                        a->view->token + a->view->row_begin, a->view->position + a->view->row_begin);
 }
 
@@ -1141,7 +1149,7 @@ struct hetc_scatter {
     het_gradient gradient;         /* of a table [entries][width] */
     const int64_t *granule_start;
     const uint64_t *order;         /* [rows] entry 2^32 + row of the slice, sorted */
-    const float *dy;               /* [rows][width] */
+    const float *dy;               /* [rows][width], of the kernel's type */
     int64_t rows, width, row_begin, granule_begin;
 };
 
@@ -1178,7 +1186,7 @@ HETC_DEVICE void hetc_entry_add(const hetc_scatter &s, hetc_entry<V> *e, int row
 /* Block (place in the order, columns): the first place of an entry adds up all rows that have it,
    in their order, and gives each granule's sum to the gradient. One block owns an element, so no
    two add to it at the same time. */
-template <int V> HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
+template <int V, class Y> HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
     const int64_t first = blockIdx.x, entry = (int64_t)(s.order[first] >> 32);
     const int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
     if (first > 0 && (int64_t)(s.order[first - 1] >> 32) == entry) return;
@@ -1193,7 +1201,8 @@ template <int V> HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
             int row[HETC_SCATTERED];
             HETC_UNROLL for (int n = 0; n < HETC_SCATTERED; n++) {
                 row[n] = __shfl_sync(HETC_ALL, (int)(uint32_t)key, next + n);
-                if (next + n < count && column < s.width) dy[n] = hetc_get<V>(s.dy + row[n] * s.width + column);
+                if (next + n < count && column < s.width)
+                    dy[n] = hetc_load<V>(hetc_as<Y>(s.dy) + row[n] * s.width + column);
             }
             HETC_UNROLL for (int n = 0; n < HETC_SCATTERED; n++)
                 if (next + n < count) hetc_entry_add(s, &e, row[n], dy[n]);
@@ -1246,7 +1255,7 @@ HETC_KERNEL hetc_merge_kernel(uint64_t *to, const uint64_t *from, int rows) {
     to[all + place] = own;
 }
 
-static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
+static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a, int32_t bf16,
                                    const het_gradient *gradient, const uint64_t *order) {
     const int packs = hetc_packs(a->width, a->dy);
     const int64_t lanes = packs ? a->width / 4 : a->width, warps = hetc_ceil_div(lanes, HETC_WARP);
@@ -1255,33 +1264,35 @@ static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embed
     if (!hetc_wanted(gradient)) return HET_OK;
     const hetc_scatter s = { *gradient, view->granule_start, order, a->dy, a->rows, a->width, view->row_begin,
                              view->granule_begin };
-    void (*const scatter)(hetc_scatter) = packs ? hetc_scatter_kernel<4> : hetc_scatter_kernel<1>;
+    void (*const scatter)(hetc_scatter) = bf16 ? hetc_scatter_kernel<4, uint16_t> :
+        packs ? hetc_scatter_kernel<4, float> : hetc_scatter_kernel<1, float>;
     return HETC_LAUNCH(self, queue, scatter, hetc_grid(a->rows, hetc_ceil_div(lanes, threads)), threads, 0, s);
 }
 
-static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
+static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a,
+                                                 int32_t bf16) {
     uint64_t *const runs = static_cast<uint64_t *>(a->workspace), *const order = runs + 2 * a->rows;
     const int64_t kinds = a->dpositions != NULL ? 2 : 1;
     const het_view *view = a->view;
     int size = 1;
     while (size < a->rows && size < HETC_SORTED) size *= 2;
-    HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->rows <= INT32_MAX && a->width > 0,
-                        a->rows, a->width, __LINE__));
+    HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->rows <= INT32_MAX && a->width > 0 &&
+                        (!bf16 || hetc_packs(a->width, a->dy)), a->rows, a->width, __LINE__));
     HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_SORTED), kinds),
                          HETC_THREADS, 0, runs, view->token + view->row_begin, view->position + view->row_begin,
                          a->rows, size));
     HETC_TRY(HETC_LAUNCH(self, queue, hetc_merge_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_THREADS), kinds),
                          HETC_THREADS, 0, order, runs, (int)a->rows));
-    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, order));
-    return hetc_scatter_run(self, queue, a, a->dpositions, order + a->rows);
+    HETC_TRY(hetc_scatter_run(self, queue, a, bf16, a->dtable, order));
+    return hetc_scatter_run(self, queue, a, bf16, a->dpositions, order + a->rows);
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
    c mod 4 of Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
-template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position,
-                                                                   const int32_t *sequence_of,
-                                                                   const int64_t *sample_id) {
+template <int V, class X, class Y, class A = float>
+HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of,
+                                const int64_t *sample_id) {
     const int64_t row = hetc_warp_row();
     if (row >= a.rows) return;
     const bool dropping = a.probability > 0.0f;
@@ -1298,7 +1309,7 @@ template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_a
             const int64_t at = row * a.width + 4 * group + first;
             const hetc_pack<float, V> x = hetc_load<V>(hetc_as<X>(a.x) + at);
             hetc_pack<float, V> y = x;
-            if (a.a != NULL) y = hetc_get<V>(a.a + at);
+            if (a.a != NULL) y = hetc_load<V>(hetc_as<A>(a.a) + at);
             for (int i = 0; i < V; i++) {
                 const float kept = dropping && (float)(words.w[first + i] >> 8) * 5.9604644775390625e-8f <
                     a.probability ? 0.0f : scale;
@@ -1314,6 +1325,7 @@ static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_a
     if (backward) own.a = NULL;
     const int packs = hetc_packs(a->width, own.a, a->x, a->y);
     void (*const dropout)(het_dropout_args, const int32_t *, const int32_t *, const int64_t *) =
+        bf16 & HET_BF16_ADDED ? hetc_dropout_kernel<4, uint16_t, uint16_t, uint16_t> :
         HETC_TYPED(hetc_dropout_kernel, bf16 & HET_BF16_X, bf16 & HET_BF16_Y, packs);
     HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
                         __LINE__));
@@ -1451,36 +1463,37 @@ static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cro
 
 /* ---- elementwise: sums, gradients, conversion ---- */
 
-/* Up to HETC_ARRAYS arrays in one launch: `to` floats += from; bf16 = from, rounded. */
+/* Up to HETC_ARRAYS arrays in one launch: to += from, which is of the same type; bf16 = floats,
+   rounded. */
 enum { HETC_ARRAYS = 6 };
 struct hetc_arrays {
     int count;
     void *to[HETC_ARRAYS];
-    const float *from[HETC_ARRAYS];
+    const void *from[HETC_ARRAYS];
     int64_t elements[HETC_ARRAYS], block[HETC_ARRAYS]; /* block: its first */
 };
 
-template <int V, class T> HETC_KERNEL hetc_arrays_kernel(hetc_arrays arrays) {
+template <int V, class T, class F> HETC_KERNEL hetc_arrays_kernel(hetc_arrays arrays) {
     int n = 0;
     while (n + 1 < arrays.count && blockIdx.x >= arrays.block[n + 1]) n++;
     const int64_t i = ((blockIdx.x - arrays.block[n]) * HETC_THREADS + threadIdx.x) * V;
     if (i >= arrays.elements[n]) return;
     T *to = static_cast<T *>(arrays.to[n]) + i;
-    hetc_pack<float, V> x = hetc_get<V>(arrays.from[n] + i);
-    if constexpr (sizeof(T) == 4) {
-        const hetc_pack<float, V> y = hetc_get<V>(to);
+    hetc_pack<float, V> x = hetc_load<V>(static_cast<const F *>(arrays.from[n]) + i);
+    if constexpr (sizeof(T) == sizeof(F)) {
+        const hetc_pack<float, V> y = hetc_load<V>(to);
         for (int j = 0; j < V; j++) x.v[j] += y.v[j];
     }
     hetc_save(to, x);
 }
 
-static void hetc_list(hetc_arrays *arrays, void *to, const float *from, int64_t elements) {
+static void hetc_list(hetc_arrays *arrays, void *to, const void *from, int64_t elements) {
     arrays->to[arrays->count] = to;
     arrays->from[arrays->count] = from;
     arrays->elements[arrays->count++] = elements;
 }
 
-template <class T> static het_result hetc_run_arrays(void *self, het_queue *queue, hetc_arrays *arrays) {
+template <class T, class F> static het_result hetc_run_arrays(void *self, het_queue *queue, hetc_arrays *arrays) {
     int64_t blocks = 0;
     int packs = 1;
     for (int n = 0; n < arrays->count; n++)
@@ -1489,25 +1502,26 @@ template <class T> static het_result hetc_run_arrays(void *self, het_queue *queu
         arrays->block[n] = blocks;
         blocks += hetc_ceil_div(arrays->elements[n], packs ? 4 * HETC_THREADS : HETC_THREADS);
     }
-    void (*const add_or_round)(hetc_arrays) = packs ? hetc_arrays_kernel<4, T> : hetc_arrays_kernel<1, T>;
+    void (*const add_or_round)(hetc_arrays) = packs ? hetc_arrays_kernel<4, T, F> : hetc_arrays_kernel<1, T, F>;
     return HETC_LAUNCH(self, queue, add_or_round, hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
 }
 
-template <class T> static het_result hetc_run_array(void *self, het_queue *queue, void *to, const float *from,
-                                                    int64_t elements) {
+template <class T, class F>
+static het_result hetc_run_array(void *self, het_queue *queue, void *to, const void *from, int64_t elements) {
     hetc_arrays one;
     one.count = 0;
     hetc_list(&one, to, from, elements);
-    return hetc_run_arrays<T>(self, queue, &one);
+    return hetc_run_arrays<T, F>(self, queue, &one);
 }
 
-static het_result hetc_add(void *self, het_queue *queue, const het_elements_args *a) {
-    return hetc_run_array<float>(self, queue, a->y, a->x, a->count);
+static het_result hetc_add(void *self, het_queue *queue, const het_elements_args *a, int32_t bf16) {
+    if (bf16) return hetc_run_array<uint16_t, uint16_t>(self, queue, a->y, a->x, a->count);
+    return hetc_run_array<float, float>(self, queue, a->y, a->x, a->count);
 }
 
 /* to[i] = bf16(from[i]), the 16 bits. */
 static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count) {
-    return hetc_run_array<uint16_t>(self, queue, to, from, count);
+    return hetc_run_array<uint16_t, float>(self, queue, to, from, count);
 }
 
 template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count) {
@@ -2859,8 +2873,9 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_ATTENTION_BACKWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 1);
     case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 0);
     case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 1);
-    case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding);
-    case HET_OP_EMBEDDING_BACKWARD_WEIGHT: return hetc_embedding_backward_weight(self, queue, &op->u.embedding);
+    case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding, op->bf16);
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
+        return hetc_embedding_backward_weight(self, queue, &op->u.embedding, op->bf16);
     case HET_OP_DROPOUT_FORWARD: return hetc_dropout(self, queue, &op->u.dropout, op->bf16, 0);
     case HET_OP_DROPOUT_BACKWARD: return hetc_dropout(self, queue, &op->u.dropout, op->bf16, 1);
     case HET_OP_CROSS_ENTROPY: return hetc_cross_entropy(self, queue, &op->u.cross_entropy, op->bf16);
@@ -2869,7 +2884,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_VERDICT: return hetc_verdict(self, queue, &op->u.verdict);
     case HET_OP_ADAMW: return hetc_adamw(self, queue, &op->u.adamw);
     case HET_OP_FEEDBACK: return hetc_feedback(self, queue, &op->u.feedback);
-    case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements);
+    case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements, op->bf16);
     case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
     case HET_OP_ROUND: return hetc_to_bf16(self, queue, op->u.elements.y, op->u.elements.x, op->u.elements.count);
     case HET_OP_EXPAND: return hetc_expand(self, queue, &op->u.expand);
@@ -3735,7 +3750,7 @@ static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const 
             to_bias += hetc_pitch(part->out);
         }
     }
-    return hetc_run_arrays<uint16_t>(device, queue, &arrays);
+    return hetc_run_arrays<uint16_t, float>(device, queue, &arrays);
 }
 
 /* The product `plain` with GELU or its derivative, as `f` has it; *fused: it has been done. Its
@@ -3959,7 +3974,8 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 #define HETC_LOGITS (INT64_C(1) << 29)
 
 /* Weights are floats, sums are added to, the first weights come from the host; what is added to a
-   product of bf16 is floats. Heads in bf16 are whole chunks of 16 bytes. Attention has no bias. */
+   product of bf16 is of the result's type, and so are an embedding's y and dy. Heads in bf16 are
+   whole chunks of 16 bytes. Attention has no bias. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
@@ -3967,14 +3983,15 @@ static int32_t hetc_supports(void *self, const het_op *op) {
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
         return op->u.attention.bias == nullptr &&
                (!op->bf16 || (op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128));
-    if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
+    if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT))
+        return op->bf16 == (HET_BF16_Y | HET_BF16_DY);
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->bf16 == (HET_BF16_X | HET_BF16_DX) &&
                op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 128);
     if (op->kind == HET_OP_NORM_BACKWARD) /* heads are too narrow for a block */
         return (op->bf16 & HET_BF16_DY) != 0 && op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
-        return (op->bf16 & HET_BF16_X) != 0 && (op->bf16 & HET_BF16_Y) == 0;
+        return (op->bf16 & HET_BF16_X) != 0 && !(op->bf16 & HET_BF16_Y) == !(op->bf16 & HET_BF16_ADDED);
     if (op->kind == HET_OP_LINEAR_FORWARD)
         return (part->w != nullptr || (part->w_bf16 == nullptr && part->w_int8 == nullptr)) &&
                !(op->u.linear.continues && timed);
@@ -4039,7 +4056,7 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
     w->flops = 2.0 * x * static_cast<double>(out);
     if (kind == HET_OP_LINEAR_FORWARD)
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + operand +
-            y * (hetc_bytes_of(op, HET_BF16_Y) + (a->part[0].add != nullptr ? 4.0 : 0.0));
+            y * (hetc_bytes_of(op, HET_BF16_Y) + (a->part[0].add != nullptr ? hetc_bytes_of(op, HET_BF16_ADDED) : 0.0));
     else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
         w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) + operand + x * static_cast<double>(
                 hetc_side_by_side(a, nullptr, op->bf16 & HET_BF16_DY, 0) ? 1 : 2 * a->parts - 1) *
@@ -4088,7 +4105,7 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_NORM_BACKWARD_WEIGHT: hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy); break;
     case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD: /* at once: slots, there and back */
         hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy + dx +
-                           (op->u.norm.residual != nullptr ? 4.0 : 0.0) + (op->u.norm.dx_bf16 != nullptr ? 2.0 : 0.0) +
+                           (op->u.norm.residual != nullptr ? dx : 0.0) + (op->u.norm.dx_bf16 != nullptr ? 2.0 : 0.0) +
                            (kind == HET_OP_NORM_BACKWARD ? 16.0 / HETC_NORM_CHUNK : 0.0)); break;
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
         hetc_linear_work(op, &op->u.linear, kind, w); break;
@@ -4105,12 +4122,13 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_ACTIVATION_FORWARD: case HET_OP_ACTIVATION_BACKWARD:
         hetc_elements_work(w, op->u.activation.count, 0, dy + (op->u.activation.kind == HET_SWIGLU ? 2.0 : 1.0) *
                            (kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx)); break;
-    case HET_OP_EMBEDDING_FORWARD: hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 12.0); break;
+    case HET_OP_EMBEDDING_FORWARD: hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 8.0 + y); break;
     case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
-        hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 24.0); break;
+        hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 16.0 + 2.0 * dy); break;
     case HET_OP_DROPOUT_FORWARD: case HET_OP_DROPOUT_BACKWARD:
         hetc_elements_work(w, op->u.dropout.rows, op->u.dropout.width, x + y +
-                           (kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
+                           (kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ?
+                            hetc_bytes_of(op, HET_BF16_ADDED) : 0.0)); break;
     case HET_OP_CROSS_ENTROPY: /* read twice, or kept, and written once */
         hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? x :
                            dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? x : 2.0 * x)); break;
@@ -4126,7 +4144,7 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
         }
         break;
     case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
-    case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
+    case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, x + 2.0 * y); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;
     case HET_OP_ROUND: hetc_elements_work(w, op->u.elements.count, 0, 6.0); break;
     case HET_OP_EXPAND: hetc_elements_work(w, op->u.expand.rows, op->u.expand.width, 5.0); break;

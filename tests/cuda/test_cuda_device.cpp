@@ -376,6 +376,7 @@ static het_result look_on(void *user, const het_hook_info *info)
     *static_cast<int64_t *>(user) += info->rows > 0;
     return HET_OK;
 }
+static het_result look_on_bf16(void *user, const het_hook_info *info) { return info->type == HET_BF16 ? look_on(user, info) : HET_ERR_STATE; }
 static void hooks_keep_graphs_away(void **)
 {
     int64_t seen = 0;
@@ -591,6 +592,119 @@ static void attention_by_atomics(void **)
         assert_int_equal(given, device);
         EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &with, &error), HET_OK, error.text, "");
         assert_true(with.workspace > without.workspace && with.weights == without.weights && with.activations == without.activations);
+        support_run_end(&run);
+        stand_down();
+    }
+}
+
+/* ---- streams in bf16 ---- */
+
+/* A model whose widths are multiples of 8, so that units take all values as bf16. */
+static void start_streams(support_run *run, het_family family, float dropout, het_dtype streams)
+{
+    het_model_desc model = support_model(family);
+    model.mlp_width = 56;
+    if (family == HET_LLAMA) model.head_size = 8;
+    if (family == HET_QWEN3) model.head_size = 16;
+    model.dropout = dropout;
+    support_run_start(run, &model, 3, BLOCKS);
+    run->desc.dtype = HET_BF16;
+    run->desc.streams = streams;
+    run->desc.optimizer.epsilon = 1e-2f; /* gradients of biases are small */
+    support_run_ranks(run, 1);
+    run->device[0].iface = het_cuda_device();
+}
+
+/* The training with f32 streams but for rounding of sums to 8 bits: 3e-2 of a tensor's largest value, as bf16 inside units has against the CPU; the
+   same bits in each run, with graphs and without, recomputed, and with a hook that is told the type. Deferred, a norm's gradients are summed by another
+   kernel. */
+static void streams_in_bf16(void **)
+{
+    static const struct { het_family family; float dropout; het_reduce reduce; } tries[] = {
+        { HET_GPT2, 0.0f, HET_REDUCE_FAST }, { HET_LLAMA, 0.0f, HET_REDUCE_EXACT }, { HET_QWEN3, 0.0f, HET_REDUCE_FAST },
+        { HET_NEOX, 0.0f, HET_REDUCE_EXACT }, { HET_GPT2, 0.2f, HET_REDUCE_FAST }
+    };
+    for (const auto &t : tries) {
+        support_run run;
+        int64_t seen = 0;
+        stand_in(1);
+        start_streams(&run, t.family, t.dropout, HET_F32);
+        run.desc.reduce = t.reduce;
+        const trained floats = train(&run, LAYOUT);
+        run.desc.streams = HET_BF16;
+        const trained halves = train(&run, LAYOUT);
+        expect_same(floats, halves, limit_of(HET_BF16), run.desc.model.family == HET_NEOX ? "neox, bf16 streams" : "bf16 streams");
+        assert_true(halves.loss != floats.loss);
+        run.device[0].iface = het_cuda_device_with(HET_CUDA_EAGER);
+        for (int form = 0; form < 4; form++) {
+            run.desc.layout.recompute = form == 1 ? HET_YES : HET_NO;
+            run.desc.layout.backward = form == 2 ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
+            run.desc.host.hook = form == 3 ? look_on_bf16 : nullptr;
+            run.desc.host.user = &seen;
+            const trained other = train(&run, LAYOUT);
+            if (form == 2) expect_same(floats, other, limit_of(HET_BF16), "deferred");
+            else expect_equal(halves, other);
+        }
+        assert_true(seen > 0);
+        support_run_end(&run);
+        stand_down();
+    }
+}
+
+/* Bytes of messages of a step, and of activations of both ranks. */
+static trained cross(support_run *run, const char *plan, int64_t *sent, size_t *activations)
+{
+    het_memory memory;
+    het_timeline timeline;
+    het_error error;
+    support_run_plan(run, plan, NULL, 1);
+    het_ctx *ctx = support_create(&run->desc);
+    const het_step_info info = support_step(ctx, &run->data, 0, LAYOUT);
+    *sent = 0, *activations = 0, given = 0;
+    assert_true(info.loss > 0.0);
+    for (int64_t r = 0; r < run->desc.layout.device_count; r++) {
+        EXPECT_ERROR(het_memory_estimate(&run->desc, r, &memory, &error), HET_OK, error.text, "");
+        *activations += memory.activations;
+        het_get_timeline(ctx, r, &timeline);
+        for (int64_t i = 0; i < timeline.records; i++)
+            if (timeline.record[i].action.kind == HET_ACTION_SEND_F || timeline.record[i].action.kind == HET_ACTION_SEND_B)
+                *sent += timeline.record[i].bytes;
+    }
+    het_destroy(ctx);
+    return train(run, LAYOUT);
+}
+
+/* Two cards give the bits of one, and send half the bytes; het_memory_estimate says what is taken, and het_profile_memory the same. */
+static void streams_in_bf16_of_two_cards(void **)
+{
+    het_device_iface counted = *het_cuda_device();
+    counted.alloc = give;
+    for (const het_family family : { HET_GPT2, HET_NEOX }) {
+        support_run run;
+        int64_t sent[2];
+        size_t activations[2];
+        stand_in(2);
+        start_streams(&run, family, 0.0f, HET_BF16);
+        run.desc.limits.max_tokens = 48;
+        const trained one = train(&run, LAYOUT);
+        support_run_ranks(&run, 2);
+        for (int i = 0; i < 2; i++) run.device[i].iface = &counted, run.device[i].ordinal = i && cards() > 1;
+        for (int half = 0; half < 2; half++) {
+            run.desc.streams = half ? HET_BF16 : HET_F32;
+            const trained two = cross(&run, "pp", &sent[half], &activations[half]);
+            if (half) expect_equal(one, two);
+        }
+        assert_true(sent[1] > 0 && 2 * sent[1] == sent[0] && activations[1] < activations[0]);
+        print_message("messages of %d bytes, not %d; activations of %zu, not %zu\n", static_cast<int>(sent[1]), static_cast<int>(sent[0]), activations[1],
+                      activations[0]);
+        het_memory memory[2];
+        het_error error;
+        given = 0;
+        het_ctx *ctx = support_create(&run.desc);
+        for (int64_t r = 0; r < 2; r++) EXPECT_ERROR(het_memory_estimate(&run.desc, r, &memory[r], &error), HET_OK, error.text, "");
+        assert_int_equal(given, memory[0].device + memory[1].device);
+        het_destroy(ctx);
+        expect_equal(one, (support_run_plan(&run, "dp", NULL, 1), train(&run, LAYOUT)));
         support_run_end(&run);
         stand_down();
     }
@@ -1518,7 +1632,7 @@ int main(void)
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
 #ifdef HETC_EMULATED
-        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(matrices_apart_are_products_apart),
+        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(streams_in_bf16), cmocka_unit_test(streams_in_bf16_of_two_cards), cmocka_unit_test(matrices_apart_are_products_apart),
         cmocka_unit_test(work_is_kept_once), cmocka_unit_test(hooks_keep_graphs_away), cmocka_unit_test(more_shapes_than_graphs),
         cmocka_unit_test(gradients_rounded_on_the_way),
         cmocka_unit_test(what_a_graph_cannot_hold),
