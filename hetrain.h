@@ -5530,7 +5530,7 @@ static const char *heti_bars_bf16(const het_program *p) {
             if (heti_rule_of(n)->op[way] < 0) continue;
             het_op op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
-            if (op.bf16 && !heti_supports(info->device, op)) return "it has not all the unit's ops with bf16 operands";
+            if (op.bf16 && !heti_supports(info->device, op)) return "the device lacks some of its ops with bf16 operands";
         }
     }
     return NULL;
@@ -10441,8 +10441,8 @@ static het_result heti_check_streams(het_ctx *ctx, int64_t index, het_unit_info 
     info->teams = 0;
     for (int64_t s = 0; s < info->out_streams; s++) odd |= info->out_width[s] % 8;
     if (!info->device || (info->values == HET_BF16 && !odd)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.streams is bf16, which unit %d (%s) does not take on "
-                     "device %s: %s", index, ctx->chain.unit[index].unit.iface->name, info->device->iface->name,
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.streams is bf16, which unit %d (%s) on device %s "
+                     "does not take: %s", index, ctx->chain.unit[index].unit.iface->name, info->device->iface->name,
                      info->why ? info->why : odd ? "a width is no multiple of 8" : "it is no program");
 }
 

@@ -42,7 +42,7 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds, memory_limit;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches, slice_tokens;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
+    int64_t schedule_lr, dtype, streams, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t updates, staleness, lora, local_loss, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
@@ -96,6 +96,8 @@ static const option options[] = {
     { "--on-bad-step", "stop|skip", OPTION_CHOICE, AT(on_bad_step), 0, 0, "stop: status 1, the checkpoints stay; skip: no weight changes" },
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability; default: the model's" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
+    { "--streams", "f32|bf16", OPTION_CHOICE, AT(streams), 0, 0,
+      "what goes from unit to unit; bf16: half the bytes in memory and messages, for --dtype bf16 on cards that are not in teams" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--local-loss", "K", OPTION_INTEGER, AT(local_loss), 0, 65536,
       "a head of its own behind every K layers trains them, and no gradient goes further back; 0: the model's alone" },
@@ -195,8 +197,8 @@ static void settings_default(settings *s) {
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->outer_lr = 0.7, s->outer_momentum = 0.9, s->island_fragments = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
-    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
-    s->recompute = 1 + HET_RECOMPUTE_NONE;
+    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = s->streams = HET_F32, s->reduce = HET_REDUCE_EXACT;
+    s->backward = HET_BACKWARD_FUSED, s->recompute = 1 + HET_RECOMPUTE_NONE;
 }
 
 /* The option is one of "--a --b ...". */
@@ -218,7 +220,7 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
-        "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --reduce --experts --local-loss "
+        "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --streams --reduce --experts --local-loss "
         "--lora --lora-alpha --lora-target --weights --spike");
 }
 
@@ -1101,7 +1103,7 @@ static int configure_context(job *j) {
     d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
-    d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
+    d->dtype = (het_dtype)s->dtype, d->streams = (het_dtype)s->streams, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     configure_optimizer(s, &d->optimizer);
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
@@ -1652,7 +1654,8 @@ static void show_configuration(const job *j) {
                (long long)j->feed.most);
         if (!j->feed.limited && j->feed.items % j->feed.most != 0) printf(", the last of %lld", (long long)(j->feed.items % j->feed.most));
     }
-    printf("; %s, %s sums\n", s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
+    printf("; %s%s, %s sums\n", s->dtype == HET_BF16 ? "bf16" : "f32", s->streams == HET_BF16 ? " and streams in it" : "",
+           s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     if (strchr(j->versions, '(') != NULL) printf("versions %s\n", j->versions);
     show_devices(j);
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);

@@ -603,6 +603,21 @@ void support_run_plan(support_run *run, const char *text, const char *schedule, 
     run->desc.layout.plan = run->plan;
 }
 
+static int32_t narrow_supports(void *self, const het_op *op)
+{
+    het_op floats = *op;
+    floats.bf16 = 0;
+    return het_null_device()->supports(self, &floats);
+}
+
+const het_device_iface *support_narrow_device(void)
+{
+    static het_device_iface narrow;
+    narrow = *het_null_device();
+    narrow.supports = narrow_supports;
+    return &narrow;
+}
+
 void support_run_mixed(support_run *run, int which, uint64_t *seed)
 {
     int i;

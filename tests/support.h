@@ -156,6 +156,8 @@ void support_draw_slices(het_plan *plan, int64_t tokens, uint64_t *seed);
 /* Each stage of a plan recomputes nothing, its units, or as a whole, for all of its slices or some. */
 void support_draw_recompute(het_plan *plan, uint64_t *seed);
 /* Each device gets one thread or two, and device `which`, if there is one, is far. */
+/* The null device, that takes all ops with bf16 operands. */
+const het_device_iface *support_narrow_device(void);
 void support_run_mixed(support_run *run, int which, uint64_t *seed);
 void support_run_end(support_run *run);
 

@@ -346,6 +346,118 @@ static void devices_that_take_only_floats_refuse(void **state)
     support_run_end(&run);
 }
 
+/* ---- streams in bf16: what cannot take them says so. Their training is in tests/cuda ---- */
+
+static het_result nothing(const het_unit_call *call)
+{
+    (void)call;
+    return HET_OK;
+}
+
+/* A unit of one's own that is no program; settings: whether it takes bf16. */
+static het_result own_describe(const het_unit *unit, het_unit_info *info)
+{
+    info->in_width[0] = info->in_streams > 0 ? info->in_width[0] : 40;
+    info->out_streams = 1;
+    info->out_width[0] = 40;
+    info->input_keep = HET_KEEP_CALL;
+    if (unit->settings != NULL) info->values = HET_BF16;
+    return HET_OK;
+}
+
+static het_result is_half(void *user, const het_hook_info *info)
+{
+    ++*(int *)user;
+    return info->type == HET_BF16 && (info->streams == 0 || info->width[0] == 40) ? HET_OK : HET_ERR_STATE;
+}
+
+static void streams_are_refused(void **state)
+{
+    static const het_unit_iface own = { HETRAIN_UNIT_VERSION, "own", own_describe, nothing, nothing, nothing };
+    static const struct { het_result code; const char *says; } tries[] = {
+        { HET_OK, "" },
+        { HET_ERR_INVALID, "streams is bf16|dtype is f32" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|unit 0 (embed)|device cpu|ops with bf16 operands" },
+        { HET_ERR_UNSUPPORTED, "team of rank 0|streams is bf16|teams move floats" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|(attention)|low-rank factors" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|(attention)|slices" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|(mlp)|multiple of 8" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|unit 1 (own)|no program" },
+        { HET_OK, "" },
+        { HET_ERR_INVALID, "streams|3" }
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof tries / sizeof tries[0]; i++) {
+        het_model_desc model = support_model(HET_GPT2);
+        het_error error = { HET_OK, "" };
+        support_run run;
+        het_unit unit[8];
+        int64_t units;
+        het_ctx *ctx;
+        int seen = 0;
+        model.mlp_width = i == 6 ? 52 : 56;
+        model.lora_rank = i == 4 ? 2 : 0;
+        support_run_start(&run, &model, 2, SUPPORT_SHORT);
+        support_run_ranks(&run, i == 3 ? 2 : 1);
+        run.device[0].iface = run.device[1].iface = i == 2 ? het_cpu_device() : support_narrow_device();
+        run.desc.dtype = i == 1 ? HET_F32 : HET_BF16;
+        run.desc.streams = i == 9 ? HET_INT8 : HET_BF16;
+        run.desc.host.hook = is_half;
+        run.desc.host.user = &seen;
+        if (i == 3) support_run_plan(&run, "cp2", NULL, 1);
+        if (i == 5) run.desc.limits.max_slices = 2;
+        if (i == 7 || i == 8) {
+            EXPECT_OK(het_model_units(&run.desc.model, unit, 8, &units, &error));
+            unit[1].iface = &own;
+            unit[1].settings = i == 8 ? &own : NULL;
+            run.desc.units = unit;
+            run.desc.unit_count = units;
+        }
+        EXPECT_ERROR(het_create(&run.desc, &ctx, &error), tries[i].code, error.text, tries[i].says);
+        if (tries[i].code == HET_OK) {
+            (void)support_step(ctx, &run.data, 0, "01|23");
+            assert_true(seen > 0);
+            het_destroy(ctx);
+        }
+        support_run_end(&run);
+    }
+}
+
+/* A state says that its run had them: another goes on with neither more nor less. */
+static void states_know_their_streams(void **state)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    int half;
+    (void)state;
+    model.mlp_width = 56;
+    for (half = 0; half < 2; half++) {
+        support_run run;
+        support_buffer file;
+        het_ctx *one, *other, *same;
+        support_run_start(&run, &model, 1, SUPPORT_SHORT);
+        support_run_ranks(&run, 1);
+        run.device[0].iface = support_narrow_device();
+        run.desc.dtype = HET_BF16;
+        run.desc.streams = half ? HET_BF16 : HET_F32;
+        one = support_create(&run.desc);
+        same = support_create(&run.desc);
+        run.desc.streams = half ? HET_F32 : HET_BF16;
+        other = support_create(&run.desc);
+        support_buffer_start(&file);
+        het_writer to = support_writer(&file);
+        EXPECT_OK(het_save_state(one, &to));
+        het_reader from = support_reader(&file);
+        EXPECT_ERROR(het_load_state(other, &from), HET_ERR_INVALID, het_last_error(other), "dtype|bf16|with streams");
+        EXPECT_ERROR(het_load_state(same, &from), HET_OK, het_last_error(same), "");
+        het_destroy(one);
+        het_destroy(other);
+        het_destroy(same);
+        support_buffer_end(&file);
+        support_run_end(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +465,8 @@ int main(void)
         cmocka_unit_test(inference_has_the_bits_of_rounded_weights),
         cmocka_unit_test(files_and_plans_carry_them),
         cmocka_unit_test(devices_that_take_only_floats_refuse),
+        cmocka_unit_test(streams_are_refused),
+        cmocka_unit_test(states_know_their_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

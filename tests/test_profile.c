@@ -20,7 +20,7 @@ typedef struct shape {
     int64_t ranks, slices, micro_batches, tokens, sequences, heads;
     het_recompute recompute;
     het_reduce reduce;
-    het_dtype dtype, weights;
+    het_dtype dtype, weights, streams;
     double state[MOST_RANKS];
     int mixed; /* I and W come apart in some of a rank's stages: an upper bound */
     het_shard shard;
@@ -133,6 +133,8 @@ static int64_t check_shape(const shape *s)
     desc.dtype = s->dtype;
     desc.reduce = s->reduce;
     desc.weights = s->weights;
+    desc.streams = s->streams;
+    for (r = 0; r < s->ranks && s->streams == HET_BF16; r++) device[r].iface = support_narrow_device();
     if (s->updates > 1) desc.optimizer.clip = -1.0f;
     desc.optimizer.feedback = desc.optimizer.feedback_change = s->feedback;
     if (s->experts.experts > 0) EXPECT_OK(het_experts_units(&desc, &s->experts, units, 8, &error));
@@ -194,6 +196,52 @@ static void bytes_agree(void **state)
                 checked++;
             }
     assert_int_equal(checked, 288);
+    assert_int_equal(wrong, 0);
+}
+
+/* What goes from unit to unit takes half, in slots and messages; no team can share units. */
+static void bytes_of_bf16_streams_agree(void **state)
+{
+    static const char *const models[] = { "gpt2:layers=3,width=192,vocab=3000,context=256", "neox:layers=3,width=128,vocab=2000,context=256" };
+    static const struct { const char *plan, *schedule; int64_t ranks; } plans[] = { { "dp", "gpipe", 2 }, { "pp", "1f1b", 4 }, { "pp", "zb-h1", 3 } };
+    int64_t wrong = 0;
+    int i;
+    (void)state;
+    for (i = 0; i < 18; i++) {
+        het_profile *profile[2];
+        het_device_desc device;
+        het_error error;
+        het_desc desc;
+        shape s;
+        int64_t half, k;
+        memset(&s, 0, sizeof s);
+        memset(&desc, 0, sizeof desc);
+        memset(&device, 0, sizeof device);
+        s.model = models[i % 2];
+        s.plan = plans[i / 2 % 3].plan;
+        s.schedule = plans[i / 2 % 3].schedule;
+        s.ranks = plans[i / 2 % 3].ranks;
+        s.slices = 1;
+        s.micro_batches = 6;
+        s.tokens = 512;
+        s.sequences = 8;
+        s.recompute = (het_recompute)(i / 6);
+        s.dtype = s.streams = HET_BF16;
+        wrong += check_shape(&s);
+        EXPECT_OK(het_model_parse(s.model, &desc.model, &error));
+        device.iface = support_narrow_device();
+        desc.layout.devices = &device;
+        desc.dtype = HET_BF16;
+        for (half = 0; half < 2; half++) {
+            desc.streams = half ? HET_BF16 : HET_F32;
+            EXPECT_ERROR(het_profile_describe(&desc, s.model, NULL, &profile[half], &error), HET_OK, error.text, "");
+        }
+        for (k = 0; k < profile[0]->kinds; k++) {
+            const het_unit_kind *floats = &profile[0]->kind[k], *halves = &profile[1]->kind[k];
+            wrong += fabs(floats->output - 2 * halves->output) + fabs(floats->input - 2 * halves->input) > 0 || halves->alone < 1;
+        }
+        for (half = 0; half < 2; half++) het_profile_free(profile[half]);
+    }
     assert_int_equal(wrong, 0);
 }
 
@@ -1254,7 +1302,7 @@ static void between_alone_and_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
+        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_bf16_streams_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
         cmocka_unit_test(bytes_of_many_copies_agree), cmocka_unit_test(bytes_of_experts_agree), cmocka_unit_test(experts_are_planned),
         cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree),
         cmocka_unit_test(bytes_of_several_updates_agree),

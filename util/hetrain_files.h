@@ -2867,7 +2867,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "units", "%d", d->unit_count);
     heti_f_text_meta(t, "warmup_steps", "%d", a->warmup_steps);
     heti_f_text_meta(t, "total_steps", "%d", a->total_steps);
-    heti_f_text_meta(t, "dtype", heti_f_dtypes[d->dtype]);
+    heti_f_text_meta(t, "dtype", d->streams == HET_BF16 ? "bf16 with streams" : heti_f_dtypes[d->dtype]);
     heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
     heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
     heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);

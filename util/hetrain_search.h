@@ -892,9 +892,10 @@ static int64_t heti_s_kind_of(const het_description *d, int64_t u, const int64_t
     return k;
 }
 
-static double heti_s_widths(int64_t count, const int64_t *width) {
+/* Bytes of a token. */
+static double heti_s_streams(const het_unit_info *info, int64_t count, const int64_t *width) {
     double sum = 0;
-    for (int64_t s = 0; s < count; s++) sum += heti_s_real(width[s]) * 4;
+    for (int64_t s = 0; s < count; s++) sum += heti_s_real(width[s]) * (info->streams == HET_BF16 ? 2 : 4);
     return sum;
 }
 
@@ -920,8 +921,8 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     const int64_t apart = info->max_tokens - half->max_tokens;
     kind->workspace = apart > 0 && high > low ? (high - low) / heti_s_real(apart) : 0;
     kind->workspace_base = heti_s_larger(0, high - kind->workspace * heti_s_real(info->max_tokens));
-    kind->input = heti_s_widths(info->in_streams, info->in_width);
-    kind->output = heti_s_widths(info->out_streams, info->out_width);
+    kind->input = heti_s_streams(info, info->in_streams, info->in_width);
+    kind->output = heti_s_streams(info, info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
     heti_s_count_tensors(kind->keep, info, 0);
 }
@@ -3523,6 +3524,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     plan_desc.units = plan_desc.ranks = 2;
     plan_desc.allocator = m->allocator;
     HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
+    desc.streams = HET_F32;
     desc.units = s->unit;
     desc.unit_count = 2;
     desc.layout.devices = m->device;
@@ -4274,8 +4276,8 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
         price.name = of->unit.iface->name;
         w.flops = call == HET_ACTION_F ? of->info.flops_forward : call == HET_ACTION_I ? of->info.flops_input :
             of->info.flops_weight;
-        w.bytes = heti_s_widths(of->info.in_streams, of->info.in_width) +
-            heti_s_widths(of->info.out_streams, of->info.out_width);
+        w.bytes = heti_s_streams(&of->info, of->info.in_streams, of->info.in_width) +
+            heti_s_streams(&of->info, of->info.out_streams, of->info.out_width);
     }
     price.flops = w.flops * tokens + w.pair_flops * pairs;
     price.bytes = w.bytes * tokens + w.shared;
