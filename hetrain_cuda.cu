@@ -2832,7 +2832,7 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
     const int whole = a->view->row_begin == 0 && a->view->row_end == a->view->tokens,
               heads = a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0;
     HETC_TRY(hetc_shape(self, "attention", heads && a->window >= 0 && a->view->tokens <= INT32_MAX / 8 &&
-                        (whole || (a->causal && !bf16)) &&
+                        (whole || (a->causal && !(bf16 && backward))) &&
                         (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v, a->o, a->d_o))) &&
                         (a->pitch == 0 || (bf16 && a->pitch % 8 == 0 && a->pitch <= INT32_MAX)), rows,
                         a->heads * size, __LINE__));

@@ -1302,7 +1302,8 @@ static void between_alone_and_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_bf16_streams_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
+        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_bf16_streams_agree),
+        cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
         cmocka_unit_test(bytes_of_many_copies_agree), cmocka_unit_test(bytes_of_experts_agree), cmocka_unit_test(experts_are_planned),
         cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree),
         cmocka_unit_test(bytes_of_several_updates_agree),

@@ -1,6 +1,7 @@
 /* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
+     build/bench_cuda streams MODEL SEQUENCES LENGTH STEPS   the same where streams are bf16 too
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
      build/bench_cuda sweep MODEL SEQUENCES LENGTH STEPS     steps of SEQUENCES in 1 to 8 micro-batches, without and with recomputation
      build/bench_cuda lengths MODEL SEQUENCES LENGTH ROUNDS  device memory over steps of all lengths up to LENGTH
@@ -778,7 +779,7 @@ static int bench_lengths(bench_model *m, int64_t rounds) {
 }
 
 static const struct { const char *name; int (*run)(bench_model *, int64_t); } looks[] = {
-    { "count", bench_count }, { "ablate", bench_ablate }, { "sweep", bench_sweep }, { "lengths", bench_lengths } };
+    { "count", bench_count }, { "streams", bench_count }, { "ablate", bench_ablate }, { "sweep", bench_sweep }, { "lengths", bench_lengths } };
 
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };
@@ -792,6 +793,7 @@ int main(int argc, char **argv) {
         bench_model m;
         memset(&m, 0, sizeof m);
         m.name = argv[2], m.dtype = HET_BF16, m.reduce = HET_REDUCE_FAST, m.micro_batches = 1;
+        m.desc.streams = strcmp(argv[1], "streams") == 0 ? HET_BF16 : HET_F32;
         m.sequences = strtoll(argv[3], NULL, 10), m.length = strtoll(argv[4], NULL, 10);
         for (i = 0; i < (int)(sizeof looks / sizeof *looks); i++)
             if (strcmp(argv[1], looks[i].name) == 0) return looks[i].run(&m, strtoll(argv[5], NULL, 10));

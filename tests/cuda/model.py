@@ -21,7 +21,7 @@ PRODUCTS = {768: 590e12, 1600: 580e12}  # FLOP/s of a layer's products of that w
 HEAD = 750e12                   # the same of logits and their gradients
 ATTENTION = {"attention_forward": {768: 245e12, 1600: 236e12}, "attention_backward": {768: 213e12, 1600: 209e12}}  # head 64, 1,024 tokens, causal
 WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 12800, 256  # as the vocabularies below: rows of logits so long that they are kept in shared memory
-X, Y, DX, DY = 1, 2, 4, 8
+X, Y, DX, DY, ADDED = 1, 2, 4, 8, 16
 STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length, measured, goal: thousands of tokens a second
     "gpt2:124m": (12, 768, 50257, 2, 16, 1024, 517, 520),
     "gpt2:1558m": (48, 1600, 50257, 8, 4, 1024, 46.1, 53),
@@ -30,18 +30,18 @@ STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length,
 LEAST = {"gpt2:124m": 560, "gpt2:1558m": 48}
 
 
-def count_steps(program, layers, steps):
+def count_steps(program, layers, steps, what):
     model = f"gpt2:layers={layers},width={WIDTH},heads={HEADS},vocab={VOCAB},context={TOKENS}"
-    text = subprocess.run([program, "count", model, "1", str(TOKENS), str(steps)], check=True, stdout=subprocess.PIPE, text=True,
+    text = subprocess.run([program, what, model, "1", str(TOKENS), str(steps)], check=True, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "STANDIN_SKIP": "1"}).stdout
     return [json.loads(line) for line in text.splitlines()[1:]]
 
 
-def counted(program, layers=1):
-    """The ops of a second step: the first one has more."""
+def counted(program, layers=1, mode="count"):
+    """The ops of a second step: the first one has more. mode "streams": streams are bf16."""
     what = ("calls", "bytes", "flops", "launches", "rounded")
-    first = {(op["op"], op["bf16"], *op["shape"]): op for op in count_steps(program, layers, 1)}
-    ops = count_steps(program, layers, 2)
+    first = {(op["op"], op["bf16"], *op["shape"]): op for op in count_steps(program, layers, 1, mode)}
+    ops = count_steps(program, layers, 2, mode)
     for op in ops:
         for field in what:
             op[field] -= first.get((op["op"], op["bf16"], *op["shape"]), {}).get(field, 0)
@@ -152,6 +152,7 @@ def main():
     ops = counted(program)
     update = update_facts(ops, counted(program, 2))
     token, launches, weights, rounded = layer_facts(ops)
+    halves = layer_facts(counted(program, 1, "streams"))
     rows = [
         ("bytes a token and layer, of d", token, 664, 230, 224),
         ("kernels and products a layer", launches, 91, 40, 25),
@@ -159,6 +160,8 @@ def main():
         ("weights rounded a layer", weights, 12, 0, 0),
         ("bytes an element, to update", update[0], 36, 38, 38),
         ("kernels that update a layer", update[2], 32, 4, 4),
+        ("bytes a token and layer, of d, bf16 streams", halves[0], 664, 230, 198),
+        ("kernels and products a layer, bf16 streams", halves[1], 91, 40, 25),
     ]
     if not check:
         print("counted, one layer of GPT-2".ljust(44) + "%10s %10s %10s" % ("now", "before", "goal"))

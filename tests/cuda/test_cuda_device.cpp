@@ -616,8 +616,8 @@ static void start_streams(support_run *run, het_family family, float dropout, he
 }
 
 /* The training with f32 streams but for rounding of sums to 8 bits: 3e-2 of a tensor's largest value, as bf16 inside units has against the CPU; the
-   same bits in each run, with graphs and without, recomputed, and with a hook that is told the type. Deferred, a norm's gradients are summed by another
-   kernel. */
+   same bits in each run, with graphs and without, recomputed, and with a hook that is told the type. Deferred, a norm's gradients are summed by
+   another kernel. */
 static void streams_in_bf16(void **)
 {
     static const struct { het_family family; float dropout; het_reduce reduce; } tries[] = {
@@ -674,7 +674,7 @@ static trained cross(support_run *run, const char *plan, int64_t *sent, size_t *
     return train(run, LAYOUT);
 }
 
-/* Two cards give the bits of one, and send half the bytes; het_memory_estimate says what is taken, and het_profile_memory the same. */
+/* Two cards give the bits of one, and send half the bytes; het_memory_estimate says what is taken. */
 static void streams_in_bf16_of_two_cards(void **)
 {
     het_device_iface counted = *het_cuda_device();
@@ -695,8 +695,8 @@ static void streams_in_bf16_of_two_cards(void **)
             if (half) expect_equal(one, two);
         }
         assert_true(sent[1] > 0 && 2 * sent[1] == sent[0] && activations[1] < activations[0]);
-        print_message("messages of %d bytes, not %d; activations of %zu, not %zu\n", static_cast<int>(sent[1]), static_cast<int>(sent[0]), activations[1],
-                      activations[0]);
+        print_message("messages of %d bytes, not %d; activations of %zu, not %zu\n", static_cast<int>(sent[1]), static_cast<int>(sent[0]),
+                      activations[1], activations[0]);
         het_memory memory[2];
         het_error error;
         given = 0;
@@ -708,6 +708,82 @@ static void streams_in_bf16_of_two_cards(void **)
         support_run_end(&run);
         stand_down();
     }
+}
+
+static void infer_all(const support_run *run, std::vector<float> *logits);
+
+static int embeddings_frozen(void *, const char *parameter) { return strstr(parameter, "wte") != NULL || strstr(parameter, "wpe") != NULL; }
+
+/* Cuts, frozen units, stages that recompute or store, gradients of weights that come later: as f32 streams do it. Graphs, evaluation, generation, and
+   a state that goes on bit for bit. */
+static void streams_in_bf16_whatever_else(void **)
+{
+    static const struct { const char *plan, *schedule; het_recompute recompute; int32_t store; int64_t local_loss; int frozen; } tries[] = {
+        { "dp", NULL, HET_RECOMPUTE_NONE, 0, 1, 0 }, { "dp", NULL, HET_RECOMPUTE_NONE, 0, 0, 1 }, { "pp", "zb-h1", HET_RECOMPUTE_NONE, 0, 0, 0 },
+        { "pp", "interleaved", HET_RECOMPUTE_STAGE, 0, 0, 0 }, { "pp", "gpipe", HET_RECOMPUTE_NONE, 1, 0, 0 }
+    };
+    for (const auto &t : tries) {
+        trained end[2];
+        for (int half = 0; half < 2; half++) {
+            support_run run;
+            stand_in(2);
+            start_streams(&run, HET_GPT2, 0.0f, half ? HET_BF16 : HET_F32);
+            run.desc.model.local_loss = t.local_loss;
+            if (t.frozen) run.desc.frozen = embeddings_frozen;
+            support_run_ranks(&run, 2);
+            for (int i = 0; i < 2; i++) run.device[i].iface = het_cuda_device(), run.device[i].ordinal = i && cards() > 1;
+            support_run_plan(&run, t.plan, t.schedule, 1);
+            for (int64_t s = 0; s < run.plan->stages; s++) run.plan->stage[s].recompute = t.recompute, run.plan->stage[s].store = t.store;
+            end[half] = train(&run, LAYOUT);
+            support_run_end(&run);
+            stand_down();
+        }
+        expect_same(end[0], end[1], limit_of(HET_BF16), t.schedule != NULL ? t.schedule : t.frozen ? "frozen" : "cuts");
+    }
+    support_run run;
+    std::vector<float> logits[3];
+    double loss[2];
+    stand_in(1);
+    start_streams(&run, HET_LLAMA, 0.0f, HET_BF16);
+    run.desc.guard.skip_bad_steps = HET_YES;
+    expect_graphs_without_a_trace(&run);
+    for (int half = 0; half < 2; half++) {
+        run.desc.streams = half ? HET_BF16 : HET_F32;
+        het_ctx *ctx = support_create(&run.desc);
+        loss[half] = evaluate(ctx, &run);
+        het_destroy(ctx);
+        run.desc.inference = HET_YES;
+        infer_all(&run, &logits[half]);
+        run.desc.inference = HET_NO;
+    }
+    assert_true(fabs(loss[0] - loss[1]) <= 1e-3 * loss[0] && loss[0] != loss[1]);
+    run.desc.streams = HET_F32;
+    run.device[0].iface = het_cpu_device();
+    infer_all(&run, &logits[2]);
+    for (int half = 0; half < 2; half++) assert_true(difference(logits[2], logits[half], 0.0) <= limit_of(HET_BF16));
+    assert_true(logits[0] != logits[1]);
+    run.desc.streams = HET_BF16;
+    run.device[0].iface = het_cuda_device();
+    support_buffer weights, state;
+    het_ctx *whole = support_create(&run.desc), *second = support_create(&run.desc);
+    (void)support_step(whole, &run.data, 0, LAYOUT);
+    support_buffer_start(&weights);
+    support_buffer_start(&state);
+    het_writer to_weights = support_writer(&weights), to_state = support_writer(&state);
+    EXPECT_OK(het_save_weights(whole, &to_weights));
+    EXPECT_OK(het_save_state(whole, &to_state));
+    het_reader from_weights = support_reader(&weights), from_state = support_reader(&state);
+    EXPECT_OK(het_load_weights(second, &from_weights));
+    EXPECT_OK(het_load_state(second, &from_state));
+    (void)support_step(whole, &run.data, 1, LAYOUT);
+    (void)support_step(second, &run.data, 1, LAYOUT);
+    support_same_state(whole, second, 1, "continued with bf16 streams");
+    het_destroy(second);
+    het_destroy(whole);
+    support_buffer_end(&weights);
+    support_buffer_end(&state);
+    support_run_end(&run);
+    stand_down();
 }
 
 static void infer_all(const support_run *run, std::vector<float> *logits)
@@ -1632,7 +1708,8 @@ int main(void)
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
 #ifdef HETC_EMULATED
-        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(streams_in_bf16), cmocka_unit_test(streams_in_bf16_of_two_cards), cmocka_unit_test(matrices_apart_are_products_apart),
+        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(streams_in_bf16),
+        cmocka_unit_test(streams_in_bf16_of_two_cards), cmocka_unit_test(streams_in_bf16_whatever_else), cmocka_unit_test(matrices_apart_are_products_apart),
         cmocka_unit_test(work_is_kept_once), cmocka_unit_test(hooks_keep_graphs_away), cmocka_unit_test(more_shapes_than_graphs),
         cmocka_unit_test(gradients_rounded_on_the_way),
         cmocka_unit_test(what_a_graph_cannot_hold),

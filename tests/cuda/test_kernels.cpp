@@ -1153,14 +1153,14 @@ template <class Args> static void run_bf16(het_op_kind kind, const Args &args, i
     RUN(hetc_rows_op(nullptr, nullptr, &op));
 }
 
-/* x of a stream, or inside: y inside. */
+/* x of a stream of floats, or bf16: inside, or a stream to whose gradient it adds. */
 static void norms_bf16(void **)
 {
     for (uint64_t seed = 0; seed < 12; seed++) {
         draw(seed);
         const packed batch = random_packed(40, seed % 3 == 0 ? 200 : 12, 10);
         const het_view view = batch.random_slice();
-        const bool layer = coin(), inside = seed % 2 == 1, exact = coin();
+        const bool layer = coin(), inside = seed % 2 == 1, exact = coin(), adds = seed % 4 != 3;
         het_norm_args a;
         memset(&a, 0, sizeof a);
         a.view = &view;
@@ -1172,13 +1172,14 @@ static void norms_bf16(void **)
         floats x = random_floats(a.rows * a.width, 2), dy = random_floats(a.rows * a.width, 1), residual = random_floats(x.count, 1);
         const floats gain = random_floats(a.width, 1);
         halves x16 = round_to_bf16(x), dy16 = round_to_bf16(dy), y16(x.count), dx16(x.count);
+        halves residual16 = inside ? round_to_bf16(residual) : halves(x.count);
         floats y(x.count), mean(a.rows), rstd(a.rows), mean2(a.rows), rstd2(a.rows), dx(x.count), dx2(x.count);
         gradient dgain(a.width, exact), dbias(a.width, exact), dgain2(dgain), dbias2(dbias);
         a.x = x.data; a.gain = gain.data; a.mean = mean.data; a.rstd = rstd.data; a.y = y.data; a.dy = dy.data; a.dx = dx.data;
-        a.residual = inside ? nullptr : residual.data; a.dgain = &dgain.g; a.dbias = layer ? &dbias.g : nullptr;
+        a.residual = adds ? residual.data : nullptr; a.dgain = &dgain.g; a.dbias = layer ? &dbias.g : nullptr;
         het_norm_args b = a;
         const int32_t bits = HET_BF16_Y | HET_BF16_DY | (inside ? HET_BF16_X | HET_BF16_DX : 0);
-        if (inside) { b.x = as_floats(x16); b.dx = as_floats(dx16); }
+        if (inside) { b.x = as_floats(x16); b.dx = as_floats(dx16); b.residual = adds ? as_floats(residual16) : nullptr; }
         else b.dx = dx2.data;
         b.y = as_floats(y16); b.dy = as_floats(dy16); b.mean = mean2.data; b.rstd = rstd2.data; b.dgain = &dgain2.g;
         b.dbias = layer ? &dbias2.g : nullptr;
@@ -1285,6 +1286,53 @@ static void elements_bf16(void **)
         d.y = as_floats(z16);
         run_bf16(HET_OP_DROPOUT_BACKWARD, d, HET_BF16_Y);
         halves_close("dropout in bf16", z16, y);
+        halves stream16 = round_to_bf16(stream);
+        d.a = stream.data; d.x = dy.data; d.y = y.data;
+        RUN(on_cpu(HET_OP_DROPOUT_FORWARD, d));
+        d.a = as_floats(stream16); d.x = as_floats(dy16); d.y = as_floats(z16);
+        run_bf16(HET_OP_DROPOUT_FORWARD, d, HET_BF16_X | HET_BF16_Y | HET_BF16_ADDED);
+        halves_close("a stream of bf16 and what drops", z16, y);
+        for (int64_t i = 0; i < count; i++) y[i] = stream[i] + dy[i];
+        const het_elements_args sum = { count, as_floats(stream16), as_floats(dy16), 1.0f, nullptr };
+        run_bf16(HET_OP_ADD, sum, HET_BF16_X | HET_BF16_Y);
+        halves_close("a sum in bf16", stream16, y);
+    }
+}
+
+static void embedding_bf16(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const packed batch = random_packed(seed % 5 == 0 ? 400 : 60, seed % 3 ? 20 : 500, 7);
+        const het_view view = batch.random_slice();
+        const bool exact = coin(), positions = coin();
+        const int32_t bits = HET_BF16_Y | HET_BF16_DY;
+        het_embedding_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &view;
+        a.rows = view.row_end - view.row_begin;
+        a.width = 8 * (1 + below(40));
+        a.vocab = 7;
+        a.context = 400;
+        const floats table = random_floats(a.vocab * a.width, 1), place = random_floats(a.context * a.width, 1);
+        floats y(a.rows * a.width), dy = random_floats(y.count, 1);
+        halves y16(y.count), dy16 = round_to_bf16(dy);
+        gradient dtable(a.vocab * a.width, exact), dplace(a.context * a.width, exact), dtable2(dtable), dplace2(dplace);
+        a.table = table.data; a.positions = positions ? place.data : nullptr; a.y = y.data; a.dy = dy.data;
+        a.dtable = &dtable.g; a.dpositions = positions ? &dplace.g : nullptr;
+        het_embedding_args b = a;
+        b.y = as_floats(y16); b.dy = as_floats(dy16); b.dtable = &dtable2.g; b.dpositions = positions ? &dplace2.g : nullptr;
+        RUN(on_cpu(HET_OP_EMBEDDING_FORWARD, a));
+        run_bf16(HET_OP_EMBEDDING_FORWARD, b, bits);
+        halves_close("embedding y in bf16", y16, y);
+        het_op op = op_of(HET_OP_EMBEDDING_BACKWARD_WEIGHT, a);
+        floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
+        array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+        a.workspace = cpu_space.data; b.workspace = space.data;
+        RUN(on_cpu(HET_OP_EMBEDDING_BACKWARD_WEIGHT, a));
+        run_bf16(HET_OP_EMBEDDING_BACKWARD_WEIGHT, b, bits);
+        same_gradient("embedding dtable of bf16", dtable2, dtable, exact ? 0 : F32);
+        same_gradient("embedding dpositions of bf16", dplace2, dplace, exact ? 0 : F32);
     }
 }
 
@@ -1340,7 +1388,7 @@ static void cross_entropy_bf16(void **)
     }
 }
 
-/* Attention on operands that are bf16, against the CPU's on the same numbers in f32. */
+/* Attention on operands that are bf16, against the CPU's on the same numbers in f32; forward also in two slices, as generation goes on. */
 /* Columns [column, column + width) of rows `pitch` long, from and to an array of their own. */
 static void put_columns(halves &all, int64_t pitch, int64_t column, halves &own, int64_t width, bool back)
 {
@@ -1392,7 +1440,15 @@ static void attention_of_bf16(void **)
             array<unsigned char> space(int64_t(hetc_rows_workspace(nullptr, &op)));
             op.u.attention.workspace = space.data;
             op.u.attention.workspace_size = size_t(space.count);
-            RUN(hetc_rows_op(nullptr, nullptr, &op));
+            for (int64_t begin = 0, end = !backward && s.causal && i / 2 % 2 == 1 ? n / 2 : n; begin < n; begin = end, end = n) {
+                het_view part = batch.view;
+                het_op own = op;
+                part.row_begin = begin; part.row_end = end;
+                own.u.attention.view = &part;
+                own.u.attention.q += begin * (a.pitch != 0 ? a.pitch : wide) / 2; own.u.attention.o += begin * wide / 2;
+                own.u.attention.maximum += begin * s.heads; own.u.attention.sum += begin * s.heads;
+                RUN(hetc_rows_op(nullptr, nullptr, &own));
+            }
         }
         if (i % 2 == 1) {
             put_columns(d_all, pitch, 8, dq16, wide, true);
@@ -1516,7 +1572,7 @@ int main()
         cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(int8_weights),
         cmocka_unit_test(adamw), cmocka_unit_test(updates_together), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
-        cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
+        cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16), cmocka_unit_test(embedding_bf16),
         cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_bf16_by_groups),
         cmocka_unit_test(attention_by_atomics), cmocka_unit_test(attention_of_bf16_by_atomics), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
     };
