@@ -47,14 +47,15 @@ static double largest_of(const std::vector<std::vector<float>> &all)
     return largest;
 }
 
-/* The largest difference, as a share of the largest value, or of `floor`: some gradients are 0 but for rounding (the bias of keys). */
+/* The largest difference, as a share of the largest value, or of `floor`: some gradients are 0 but for rounding (the bias of keys). What is no number
+   stays none. */
 static double difference(const std::vector<float> &a, const std::vector<float> &b, double floor)
 {
     double most = 0.0, largest = floor;
     assert_int_equal(a.size(), b.size());
     for (size_t i = 0; i < a.size(); i++) {
         const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-        if (!(fabs(x - y) <= most)) most = fabs(x - y);
+        if (most <= HUGE_VAL && !(fabs(x - y) <= most)) most = fabs(x - y);
         if (fabs(x) > largest) largest = fabs(x);
     }
     return most / largest;
