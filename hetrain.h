@@ -1115,8 +1115,9 @@ typedef struct het_unit_info {
     int64_t slices;                         /* in: of a micro-batch */
     het_dtype streams;                      /* in: of streams and their gradients */
     het_dtype values;                       /* of a program's values and their gradients but for streams: bf16
-                                               where compute is and the device takes them. Of a unit that
-                                               is no program HET_BF16 says that it takes bf16 streams */
+                                               where compute is and the device takes them. A unit that is
+                                               no program takes bf16 streams by saying HET_BF16, and
+                                               clears the gradients that are kept with it itself */
     int64_t loss_rows;                      /* of a loss unit: rows it takes at a time, whole granules */
     const het_device *device;               /* in: for its workspace; NULL while only parameters are asked for */
     int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
@@ -4845,8 +4846,7 @@ static int64_t heti_stream_floats(const het_unit_info *info, int64_t width) {
     return info->streams == HET_BF16 ? width / 2 : width;
 }
 
-/* Whether a value (or its gradient) is bf16: where the unit's values are, but streams where these
-   are. */
+/* Whether a value (or its gradient) is bf16, as the unit's values are, or its streams. */
 static int heti_is_bf16(const het_unit_info *info, int value, int which) {
     const het_value *home = &info->program->value[info->program->value[value].home[which]];
     return info->values == HET_BF16 && (info->streams == HET_BF16 || (home->in < 0 && home->out < 0));
@@ -5507,9 +5507,11 @@ static void heti_new_scratch(het_program *p) {
 static const char *heti_bars_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
     const int streams = info->streams == HET_BF16;
+    const char *lacks = "the device lacks some of its ops with bf16 operands";
     if (info->compute != HET_BF16 || !info->device) return "no device, or another dtype";
     if (info->team) return "a team moves floats";
     if (p->factors > 0) return "low-rank factors are floats";
+    if (streams && !heti_supports(info->device, heti_blank_op(HET_OP_ADD, HET_BF16_X | HET_BF16_Y))) return lacks;
     for (int i = 0; i < p->values; i++) {
         const int inner = p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits;
         if ((inner && p->value[i].uses != 1) || ((inner || (streams && i != p->logits)) && p->value[i].width % 8))
@@ -5530,7 +5532,7 @@ static const char *heti_bars_bf16(const het_program *p) {
             if (heti_rule_of(n)->op[way] < 0) continue;
             het_op op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
-            if (op.bf16 && !heti_supports(info->device, op)) return "the device lacks some of its ops with bf16 operands";
+            if (op.bf16 && !heti_supports(info->device, op)) return lacks;
         }
     }
     return NULL;
@@ -5649,8 +5651,7 @@ static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
 }
 
 /* to = from, or to += from, which are as a value is, or its gradient. */
-static het_result heti_unit_move(const het_unit_call *c, int adds, int value, int which, float *to,
-                                 const float *from) {
+static het_result heti_unit_move(const het_unit_call *c, int adds, int value, int which, float *to, const float *from) {
     const int bf16 = heti_is_bf16(c->info, value, which);
     const int64_t floats = heti_value_floats(c, value, which);
     const het_elements_args sum = { bf16 ? 2 * floats : floats, to, from, 1.0f, NULL };
@@ -10443,7 +10444,7 @@ static het_result heti_check_streams(het_ctx *ctx, int64_t index, het_unit_info 
     if (!info->device || (info->values == HET_BF16 && !odd)) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.streams is bf16, which unit %d (%s) on device %s "
                      "does not take: %s", index, ctx->chain.unit[index].unit.iface->name, info->device->iface->name,
-                     info->why ? info->why : odd ? "a width is no multiple of 8" : "it is no program");
+                     info->why ? info->why : odd ? "a width is no multiple of 8" : "it takes floats");
 }
 
 /* Asks a unit of the chain to describe itself on a rank (NULL: parameters only), behind the unit

@@ -382,7 +382,7 @@ static void streams_are_refused(void **state)
         { HET_ERR_UNSUPPORTED, "streams is bf16|(attention)|low-rank factors" },
         { HET_ERR_UNSUPPORTED, "streams is bf16|(attention)|slices" },
         { HET_ERR_UNSUPPORTED, "streams is bf16|(mlp)|multiple of 8" },
-        { HET_ERR_UNSUPPORTED, "streams is bf16|unit 1 (own)|no program" },
+        { HET_ERR_UNSUPPORTED, "streams is bf16|unit 1 (own)|takes floats" },
         { HET_OK, "" },
         { HET_ERR_INVALID, "streams|3" }
     };

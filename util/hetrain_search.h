@@ -3524,7 +3524,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     plan_desc.units = plan_desc.ranks = 2;
     plan_desc.allocator = m->allocator;
     HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
-    desc.streams = HET_F32;
+    desc.streams = HET_F32; /* what idle units take */
     desc.units = s->unit;
     desc.unit_count = 2;
     desc.layout.devices = m->device;
