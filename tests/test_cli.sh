@@ -61,6 +61,8 @@ refuses '--recompte|did you mean --recompute?' train --data text --recompte
 refuses '--recompute|not one of no|unit|stage; did you mean stage?' train --data text --recompute stages
 refuses '--schedule-lr cosin|did you mean cosine?' train --data text --schedule-lr cosin
 refuses '--dtype fp16|not one of f32|bf16' train --data text --dtype fp16
+refuses 'streams is bf16, dtype is f32' train --data text --streams bf16
+refuses 'streams is bf16|unit 0 (embed)|device cpu' train --data text --dtype bf16 --streams bf16
 refuses '--temprature|did you mean --temperature?' generate --temprature 1
 
 # ---- command lines ----

@@ -28,6 +28,22 @@ for layout in 'cuda:0,cuda:1 dp' 'cuda:0,cuda:1,cuda:2 pp' 'cuda:1,cuda:0,cuda:2
         "$(cat err)" "$whole" "$(tail -n 3 out)"
 done
 
+# Streams in bf16: from card to card without the host as well; a run goes on with what it began with.
+halves=(--model llama:layers=2,width=16,heads=2,mlp_width=48,context=16 --dtype bf16 --streams bf16)
+run --devices cuda:0 "${halves[@]}"
+bits=$(grep '^weights' out)
+report "$([ -n "$bits" ] && grep -q 'bf16 and streams in it' out; echo $?)" 'streams in bf16' "$(cat err)"
+run --devices cuda:0,cuda:1 --plan pp "${halves[@]}"
+report "$([ $? = 0 ] && grep -q '^groups .*nccl' out && [ "$(grep '^weights' out)" = "$bits" ]; echo $?)" 'streams in bf16: the bits of one card' \
+    "$(cat err)" "$bits" "$(tail -n 3 out)"
+run --devices cuda:0 "${halves[@]}" --steps 1 --schedule-lr constant --out saved
+run --devices cuda:0 "${halves[@]}" --steps 2 --schedule-lr constant
+bits=$(grep '^weights' out)
+"${launcher[@]}" "$train" --resume saved --data text --devices cuda:1 --steps 2 --hash > out 2> err < /dev/null
+report "$([ $? = 0 ] && [ "$(grep '^weights' out)" = "$bits" ]; echo $?)" 'streams in bf16: resumed' "$(cat err)" "$bits" "$(tail -n 3 out)"
+run --devices cuda:0,cpu:1 --plan pp "${halves[@]}"
+report "$([ $? != 0 ] && grep -q 'streams is bf16.*device cpu' err && [ "$(wc -l < err)" = 1 ]; echo $?)" 'streams in bf16: a processor does not take them' "$(cat err)"
+
 run --devices cuda:0,cuda:1,cpu:1 --plan dp
 report "$([ $? = 0 ] && grep -q '^groups .*nccl' out; echo $?)" 'two cards and a processor' "$(cat err)"
 run --devices cuda:0,cpu:1 --plan dp
