@@ -5501,9 +5501,9 @@ static void heti_new_scratch(het_program *p) {
         p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL, p->info->team && p->info->team->plan);
 }
 
-/* Why the values inside the unit (and streams that are) cannot be bf16; NULL: they can. Each is read
-   by one node, all that an op calls x are of one type, and the device takes all the ops. Slices
-   would add to rounded gradients. */
+/* Why the values inside the unit, or its streams, cannot be bf16; NULL: they can. Each is read by
+   one node (a stream by several), all that an op calls x are of one type, and the device takes all
+   the ops. Slices would add to rounded gradients. */
 static const char *heti_bars_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
     const int streams = info->streams == HET_BF16;
