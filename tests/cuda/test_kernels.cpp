@@ -1327,7 +1327,7 @@ static void embedding_bf16(void **)
         halves_close("embedding y in bf16", y16, y);
         het_op op = op_of(HET_OP_EMBEDDING_BACKWARD_WEIGHT, a);
         floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
-        array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+        array<unsigned char> space(int64_t(hetc_rows_workspace(nullptr, &op)));
         a.workspace = cpu_space.data; b.workspace = space.data;
         RUN(on_cpu(HET_OP_EMBEDDING_BACKWARD_WEIGHT, a));
         run_bf16(HET_OP_EMBEDDING_BACKWARD_WEIGHT, b, bits);
