@@ -2913,6 +2913,8 @@ static size_t hetc_rows_workspace(void *self, const het_op *op) {
    its deadline.
    After the first error of a device nothing is copied to or from the host any more: its buffers may
    go.
+   Host and card copy in turns: to overlap, pieces would want a second stream, and events for their
+   order. Memory is pinned with the queue, since ops allocate nothing.
    ---------------------------------------------------------------------------------------------- */
 #include <chrono>
 #include <thread>
