@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "hetrain.h"
 
@@ -19,6 +20,7 @@ typedef struct threads_post {   /* lies in a het_request */
     void *data;
     size_t size;
     int64_t held;               /* tests of it that still say: not yet */
+    double ready;               /* by the machine's clock, of a world with a latency */
     double now;                 /* of the later end */
 } threads_post;
 
@@ -28,11 +30,19 @@ typedef struct threads_world {
     threads_post *first;
     int64_t bytes;
     uint64_t random;            /* 0: no jitter */
+    double latency, bandwidth;  /* 0, or seconds that a message takes beside its bytes over bandwidth */
     uint32_t beside;            /* bit c: messages of channel c (mod 9) come beside the work, and move no clock */
     int32_t aborted;
     char text[256];
 } threads_world;
 typedef struct threads_end { threads_world *world; int64_t me; double now, waited; } threads_end;
+
+static double threads_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static int64_t threads_processes(void *self) { return ((threads_end *)self)->world->count; }
 static int64_t threads_process(void *self) { return ((threads_end *)self)->me; }
@@ -58,6 +68,7 @@ static het_result threads_start(threads_end *end, int64_t from, int64_t to, int 
         if (other->size == size) memcpy(sends ? other->data : data, sends ? data : other->data, size);
         other->now = mine->now = other->now > mine->now ? other->now : mine->now;
         other->state = mine->state = other->size == size ? 1 : 2;
+        if (w->latency > 0) other->ready = mine->ready = threads_clock() + w->latency + (double)size / w->bandwidth;
         w->bytes += (int64_t)size;
         break;
     }
@@ -85,7 +96,7 @@ static het_result threads_test(void *self, het_request *request, int32_t *done)
     threads_post *mine = (threads_post *)(void *)request, **at;
     het_result result = HET_OK;
     pthread_mutex_lock(&w->lock);
-    *done = mine->state == 1 && mine->held-- <= 0;
+    *done = mine->state == 1 && mine->held-- <= 0 && (mine->ready <= 0 || threads_clock() >= mine->ready);
     if (*done && mine->now > end->now && (w->beside >> mine->channel % 9 & 1u) == 0) end->waited += mine->now - end->now, end->now = mine->now;
     if (mine->state == 2 || (mine->state == 0 && w->aborted)) {
         for (at = &w->first; *at != NULL; at = &(*at)->next)

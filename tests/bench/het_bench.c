@@ -10,7 +10,8 @@
      build/het_bench --what team             one sequence of 4,096 tokens on a rank, and on a team with one of a third of its speed: three minutes
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes
      build/het_bench --what scaling          Megatron-LM's published weak scaling to 3,072 A100s, predicted
-     build/het_bench --what late             virtual workers of which one is slow for a while, and hogbatch, on devices that sleep */
+     build/het_bench --what late             virtual workers of which one is slow for a while, and hogbatch, on devices that sleep
+     build/het_bench --what islands          two islands of speeds 3 and 1 behind a slow link, over the sum of both alone */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -27,7 +28,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
-                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|team|plan|scaling|late",
+                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|team|plan|scaling|late|islands",
       OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
@@ -40,14 +41,15 @@ static const option options[] = {
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
     { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line of input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
-    { "--steady", NULL, OPTION_FLAG, AT(steady), 0, 0, "of --what predict, predict_slow, predict_divided, team: on devices whose ops sleep" },
+    { "--steady", NULL, OPTION_FLAG, AT(steady), 0, 0,
+      "of --what predict, predict_slow, predict_divided, team, islands: on devices whose ops sleep" },
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "of --what predict: which layouts are drawn" },
     OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
-    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, TEAM, PLAN, SCALING, LATE
+    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, TEAM, PLAN, SCALING, LATE, ISLANDS
 };
 
 #include "libraries.h"
@@ -955,6 +957,7 @@ static int bench_ranks(bench *b) {
 #include "bench_plan.h"
 #include "scaling.h"
 #include "late.h"
+#include "islands.h"
 
 static int bench_scaling(void) {
     int r, own;
@@ -1004,8 +1007,8 @@ static int run(bench *b, int argc, char **argv) {
         status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
     if (status == 0 && s->what != ALL && s->what != PREDICT)
         status = options_idle(options, OPTIONS, b->given, "--seed", "but with --what predict");
-    if (status == 0 && (s->what < PREDICT || s->what > TEAM))
-        status = options_idle(options, OPTIONS, b->given, "--steady", "but with --what predict, predict_slow, predict_divided and team");
+    if (status == 0 && (s->what < PREDICT || s->what > TEAM) && s->what != ISLANDS)
+        status = options_idle(options, OPTIONS, b->given, "--steady", "but with --what predict, predict_slow, predict_divided, team and islands");
     if (status == 0 && s->what != STEP && s->what != ATTENTION)
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
     if (status != 0) return status;
@@ -1034,6 +1037,7 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && s->what == PLAN) status = bench_plan();
     if (status == 0 && s->what == SCALING) status = bench_scaling();
     if (status == 0 && s->what == LATE) status = bench_late(b);
+    if (status == 0 && s->what == ISLANDS) status = bench_islands(b);
     return status;
 }
 
