@@ -1,5 +1,8 @@
 /* Experts: outputs and gradients of the unit against plain loops over tokens, finite differences in double, one hash over layouts, drops, errors,
    files. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
 #include "support.h"
 
 #define HETRAIN_EXPERTS_IMPLEMENTATION

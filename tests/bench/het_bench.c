@@ -16,8 +16,10 @@
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
 #define HETRAIN_SEARCH_IMPLEMENTATION
+#define HETRAIN_OUTER_IMPLEMENTATION
 #include "../../programs/common.h"
 #include "hetrain_search.h"
+#include "hetrain_outer.h"
 
 typedef struct settings {
     const char *model, *svg;

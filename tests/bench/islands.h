@@ -4,7 +4,6 @@
 #define BENCH_ISLANDS_H
 
 #include "../threads_transport.h"
-#define HETRAIN_OUTER_IMPLEMENTATION
 #include "hetrain_outer.h"
 
 enum { ISLANDS_STEPS = 300 }; /* of the fast one between joins */
