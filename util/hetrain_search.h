@@ -3222,7 +3222,8 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
             if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
-            if (timeline.record[i].action.kind != HET_ACTION_F) continue; /* backward, reductions move on between units */
+            /* between units of a backward pass reductions move on */
+            if (timeline.record[i].action.kind != HET_ACTION_F) continue;
             beside += seconds;
             actions++;
         }
