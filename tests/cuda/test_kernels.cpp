@@ -265,7 +265,7 @@ template <class Args> static void run_both(het_op_kind kind, const Args &a, cons
 template <class Args> static void run_with_workspace(het_op_kind kind, Args a, Args b)
 {
     const het_op for_cpu = op_of(kind, a), for_cuda = op_of(kind, b);
-    floats cpu_space(int64_t(cpu_op->workspace(cpu, &for_cpu) / sizeof(float)));
+    array<unsigned char> cpu_space(int64_t(cpu_op->workspace(cpu, &for_cpu))); /* of no type: never skewed */
     array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(nullptr, &for_cuda)));
     a.workspace = cpu_space.data;
     b.workspace = cuda_space.data;
