@@ -1103,7 +1103,8 @@ static int configure_context(job *j) {
     d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
-    d->dtype = (het_dtype)s->dtype, d->streams = (het_dtype)s->streams, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
+    d->dtype = (het_dtype)s->dtype, d->streams = (het_dtype)s->streams, d->reduce = (het_reduce)s->reduce;
+    d->granule = s->granule, d->seed = s->seed;
     configure_optimizer(s, &d->optimizer);
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;

@@ -6,7 +6,7 @@
      split     backward_input and backward_weight apart, everything recomputed, three threads: the bits of `exact`
      slices    one sequence a granule, micro-batches in three slices (causal models), weight gradients at the end of the step, plain C
 
-   Of another device than the CPU (ORACLE_DEVICE) `exact` alone, and no file of dtype bf16, which rounds where the CPU does.
+   Of another device than the CPU (ORACLE_DEVICE) `exact` alone, and not gpt2_bf16, which rounds where the CPU does.
 
    Usage: test_oracle [folder], the folder is tests/oracle/data unless given. */
 #include "oracle/oracle_file.h"
@@ -19,10 +19,12 @@
 #define MAX_MICRO_BATCHES 8
 #define MAX_MESSAGES 8 /* a way */
 #ifdef ORACLE_DEVICE
-enum { WAYS = 1, OTHER_DEVICE = 1 };
+enum { WAYS = 1 };
+#define ORACLE_LEFT_OUT "gpt2_bf16.safetensors"
 #else
-enum { WAYS = 4, OTHER_DEVICE = 0 };
+enum { WAYS = 4 };
 #define ORACLE_DEVICE NULL
+#define ORACLE_LEFT_OUT ""
 #endif
 
 typedef struct oracle_case {
@@ -299,10 +301,6 @@ static void test_file(void **state)
     oracle_case c;
     int i, failures = 0;
     case_open(&c, (const char *)*state);
-    if (OTHER_DEVICE && strcmp(oracle_get_text(&c.file, "dtype"), "bf16") == 0) {
-        case_close(&c);
-        return;
-    }
     print_message("  noise   losses %s, gradients %s, weights after ten steps %s (PyTorch in float32 against float64)\n",
                   oracle_get_text(&c.file, "noise_loss"), oracle_get_text(&c.file, "noise_gradient"), oracle_get_text(&c.file, "noise_final"));
     for (i = 0; i < WAYS; i++) {
@@ -313,7 +311,8 @@ static void test_file(void **state)
     }
     case_close(&c);
     assert_int_equal(failures, 0);
-    assert_true(outcome[0].gradient_hash == outcome[WAYS / 2].gradient_hash);
+    if (WAYS == 1) return;
+    assert_true(outcome[0].gradient_hash == outcome[WAYS / 2].gradient_hash); /* split's */
     assert_true(outcome[0].weight_hash == outcome[WAYS / 2].weight_hash);
 }
 
@@ -327,7 +326,7 @@ static int list_files(const char *folder, char *path[MAX_FILES])
         const char *ending = strrchr(entry->d_name, '.');
         size_t size = strlen(folder) + strlen(entry->d_name) + 2;
         char *name;
-        if (!ending || strcmp(ending, ".safetensors") != 0 || count == MAX_FILES) continue;
+        if (!ending || strcmp(ending, ".safetensors") != 0 || count == MAX_FILES || strcmp(entry->d_name, ORACLE_LEFT_OUT) == 0) continue;
         name = (char *)malloc(size);
         if (!name) break;
         snprintf(name, size, "%s/%s", folder, entry->d_name);

@@ -4,7 +4,9 @@
 #ifndef BENCH_STEADY_H
 #define BENCH_STEADY_H
 
+#ifdef __linux__
 #include <sys/prctl.h>
+#endif
 
 #define STEADY_RATE 4e10
 
@@ -15,7 +17,7 @@ typedef struct steady {
 
 static het_device_iface steady_iface;
 
-/* Pairs of a query and a key of the slice; one window, or none, is causal. */
+/* Pairs of a query and a key of the slice, as if there were no window, times the width. */
 static double steady_pairs(const het_attention_args *a) {
     const het_view *v = a->view;
     double pairs = 0;
@@ -80,7 +82,9 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
     const double seconds = steady_work(op) / d->rate, begin = seconds_now(), wanted = seconds - d->owed;
     struct timespec nap;
     if (seconds > 0 && wanted > 0) {
+#ifdef __linux__
         (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+#endif
         nap.tv_sec = (time_t)wanted, nap.tv_nsec = (long)((wanted - (double)nap.tv_sec) * 1e9);
         (void)nanosleep(&nap, NULL);
     }

@@ -26,6 +26,27 @@ extern "C" {
 
 /* ---- alone ---- */
 
+/* A step, weights and state saved behind it, and another: the bits of a second context that begins with what was saved. */
+static void continues(const support_run *run, support_buffer *weights, support_buffer *state, const char *what)
+{
+    het_ctx *whole = support_create(&run->desc), *second = support_create(&run->desc);
+    (void)support_step(whole, &run->data, 0, LAYOUT);
+    support_buffer_start(weights);
+    support_buffer_start(state);
+    het_writer to_weights = support_writer(weights), to_state = support_writer(state);
+    EXPECT_OK(het_save_weights(whole, &to_weights));
+    EXPECT_OK(het_save_state(whole, &to_state));
+    het_reader from_weights = support_reader(weights), from_state = support_reader(state);
+    EXPECT_OK(het_load_weights(second, &from_weights));
+    EXPECT_OK(het_load_state(second, &from_state));
+    (void)support_step(whole, &run->data, 1, LAYOUT);
+    (void)support_step(second, &run->data, 1, LAYOUT);
+    support_same_state(whole, second, 1, what);
+    het_destroy(second);
+    het_destroy(whole);
+}
+
+
 static void compare(het_family family, het_dtype dtype, het_reduce reduce, int32_t options, const char *what)
 {
     support_run run;
@@ -765,21 +786,7 @@ static void streams_in_bf16_whatever_else(void **)
     run.desc.streams = HET_BF16;
     run.device[0].iface = het_cuda_device();
     support_buffer weights, state;
-    het_ctx *whole = support_create(&run.desc), *second = support_create(&run.desc);
-    (void)support_step(whole, &run.data, 0, LAYOUT);
-    support_buffer_start(&weights);
-    support_buffer_start(&state);
-    het_writer to_weights = support_writer(&weights), to_state = support_writer(&state);
-    EXPECT_OK(het_save_weights(whole, &to_weights));
-    EXPECT_OK(het_save_state(whole, &to_state));
-    het_reader from_weights = support_reader(&weights), from_state = support_reader(&state);
-    EXPECT_OK(het_load_weights(second, &from_weights));
-    EXPECT_OK(het_load_state(second, &from_state));
-    (void)support_step(whole, &run.data, 1, LAYOUT);
-    (void)support_step(second, &run.data, 1, LAYOUT);
-    support_same_state(whole, second, 1, "continued with bf16 streams");
-    het_destroy(second);
-    het_destroy(whole);
+    continues(&run, &weights, &state, "continued with bf16 streams");
     support_buffer_end(&weights);
     support_buffer_end(&state);
     support_run_end(&run);
@@ -862,28 +869,15 @@ static void saves_and_loads(void **)
     stand_in(1);
     start(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT);
     run.device[0].iface = het_cuda_device();
-    het_ctx *whole = support_create(&run.desc), *second = support_create(&run.desc);
-    (void)support_step(whole, &run.data, 0, LAYOUT);
-    support_buffer_start(&weights);
-    support_buffer_start(&state);
-    het_writer to_weights = support_writer(&weights), to_state = support_writer(&state);
-    EXPECT_OK(het_save_weights(whole, &to_weights));
-    EXPECT_OK(het_save_state(whole, &to_state));
-    het_reader from_weights = support_reader(&weights), from_state = support_reader(&state);
-    EXPECT_OK(het_load_weights(second, &from_weights));
-    EXPECT_OK(het_load_state(second, &from_state));
-    (void)support_step(whole, &run.data, 1, LAYOUT);
-    (void)support_step(second, &run.data, 1, LAYOUT);
-    support_same_state(whole, second, 1, "continued on the card");
-    het_destroy(second);
+    continues(&run, &weights, &state, "continued on the card");
     run.device[0].iface = het_cpu_device();
     het_ctx *cpu = support_create(&run.desc);
+    het_reader from_weights = support_reader(&weights), from_state = support_reader(&state);
     EXPECT_OK(het_load_weights(cpu, &from_weights));
     EXPECT_OK(het_load_state(cpu, &from_state));
     const het_step_info a = support_step(cpu, &run.data, 1, LAYOUT);
     assert_int_equal(a.step, 1);
     het_destroy(cpu);
-    het_destroy(whole);
     support_buffer_end(&weights);
     support_buffer_end(&state);
     support_run_end(&run);
