@@ -575,15 +575,18 @@ static het_result model_measure(bench_model *m, const char *name, int64_t steps,
     return HET_OK;
 }
 
-/* what: behind the model in the name. */
-static void bench_step(bench *b, const char *model, const char *what, het_dtype dtype, het_reduce reduce, int64_t micro_batches,
+enum { ATOMIC = 1, STREAMS = 2 };
+
+/* forms: ATOMIC, dQ by atomics; STREAMS, of bf16. what: behind the model in the name. */
+static void bench_step(bench *b, const char *model, const char *what, int forms, het_dtype dtype, het_reduce reduce, int64_t micro_batches,
     int64_t sequences, int64_t length) {
     bench_model m;
     char name[120];
     double median;
     memset(&m, 0, sizeof m);
     m.name = model, m.dtype = dtype, m.reduce = reduce, m.micro_batches = micro_batches, m.sequences = sequences, m.length = length;
-    m.options = b->fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0;
+    m.options = (b->fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (forms & ATOMIC ? HET_CUDA_ATOMIC : 0);
+    m.desc.streams = forms & STREAMS ? HET_BF16 : HET_F32;
     snprintf(name, sizeof name, "step_%s%s_%s_%s", model, what, dtype == HET_BF16 ? "bf16" : "f32", reduce == HET_REDUCE_FAST ? "fast" : "exact");
     if (model_close(&m, model_measure(&m, name, b->steps - 1, &median)) != DONE) b->failures++;
 }
@@ -631,15 +634,24 @@ static void bench_ops(bench *b) {
 }
 
 static void bench_steps(bench *b) {
+    static const struct { const char *model, *what; int forms; het_reduce reduce; int micro_batches, sequences; } steps[] = {
+        { "gpt2:124m", "", 0, HET_REDUCE_FAST, 2, 16 },
+        { "gpt2:124m", "_atomic", ATOMIC, HET_REDUCE_FAST, 2, 16 },
+        { "gpt2:124m", "_streams", STREAMS, HET_REDUCE_FAST, 2, 16 },
+        { "gpt2:124m", "", 0, HET_REDUCE_EXACT, 2, 16 },
+        { "gpt2:1558m", "", 0, HET_REDUCE_FAST, 8, 4 },
+        { "gpt2:1558m", "_atomic", ATOMIC, HET_REDUCE_FAST, 8, 4 },
+        { "gpt2:1558m", "_streams", STREAMS, HET_REDUCE_FAST, 8, 4 },
+        { "gpt2:1558m", "_2x16", 0, HET_REDUCE_FAST, 2, 16 } }; /* the same tokens in fewer, larger micro-batches */
+    size_t i;
     if (b->small) {
-        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
-        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", HET_F32, HET_REDUCE_EXACT, 1, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", 0, HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "_streams", STREAMS, HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", 0, HET_F32, HET_REDUCE_EXACT, 1, 2, 16);
         return;
     }
-    bench_step(b, "gpt2:124m", "", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024);
-    bench_step(b, "gpt2:124m", "", HET_BF16, HET_REDUCE_EXACT, 2, 16, 1024);
-    bench_step(b, "gpt2:1558m", "", HET_BF16, HET_REDUCE_FAST, 8, 4, 1024);
-    bench_step(b, "gpt2:1558m", "_2x16", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024); /* the same tokens in fewer, larger micro-batches */
+    for (i = 0; i < sizeof steps / sizeof *steps; i++)
+        bench_step(b, steps[i].model, steps[i].what, steps[i].forms, HET_BF16, steps[i].reduce, steps[i].micro_batches, steps[i].sequences, 1024);
 }
 
 /* ---- one model, looked at ---- */

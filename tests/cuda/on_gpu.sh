@@ -113,7 +113,7 @@ phase_speed() {
     try 90 'tests of the kernels' test_kernels.txt "$tests/test_kernels"
     try 40 'graphs change no bits' train_eager.txt bash -c '
         a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
-    bench 100 'benchmark of steps' bench_steps.jsonl steps
+    bench 180 'benchmark of steps' bench_steps.jsonl steps
     count_steps
     bench 60 'benchmark of products' bench_gemm.jsonl gemm
     bench 90 'benchmark of ops' bench_ops.jsonl ops

@@ -364,6 +364,14 @@ static void graphs_change_no_bits_of_slices(void **)
     stand_down();
 }
 
+/* A hook that counts its calls; one that wants to be told that streams are bf16. */
+static het_result look_on(void *user, const het_hook_info *info)
+{
+    *static_cast<int64_t *>(user) += info->rows > 0;
+    return HET_OK;
+}
+static het_result look_on_bf16(void *user, const het_hook_info *info) { return info->type == HET_BF16 ? look_on(user, info) : HET_ERR_STATE; }
+
 #ifdef HETC_EMULATED
 /* Each piece of work of a step is kept once, the second time it comes, and from then on only repeated. A first step with exact sums is two
    attempts. */
@@ -392,12 +400,6 @@ static void work_is_kept_once(void **)
 }
 
 /* A hook may do anything on the host: nothing is kept. */
-static het_result look_on(void *user, const het_hook_info *info)
-{
-    *static_cast<int64_t *>(user) += info->rows > 0;
-    return HET_OK;
-}
-static het_result look_on_bf16(void *user, const het_hook_info *info) { return info->type == HET_BF16 ? look_on(user, info) : HET_ERR_STATE; }
 static void hooks_keep_graphs_away(void **)
 {
     int64_t seen = 0;
@@ -1700,10 +1702,10 @@ int main(void)
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
         cmocka_unit_test(biases_and_matrices), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
-        cmocka_unit_test(graphs_change_no_bits_of_slices),
+        cmocka_unit_test(graphs_change_no_bits_of_slices), cmocka_unit_test(streams_in_bf16), cmocka_unit_test(streams_in_bf16_of_two_cards),
+        cmocka_unit_test(streams_in_bf16_whatever_else),
 #ifdef HETC_EMULATED
-        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(streams_in_bf16),
-        cmocka_unit_test(streams_in_bf16_of_two_cards), cmocka_unit_test(streams_in_bf16_whatever_else), cmocka_unit_test(matrices_apart_are_products_apart),
+        cmocka_unit_test(weights_rounded_once), cmocka_unit_test(matrices_apart_are_products_apart),
         cmocka_unit_test(work_is_kept_once), cmocka_unit_test(hooks_keep_graphs_away), cmocka_unit_test(more_shapes_than_graphs),
         cmocka_unit_test(gradients_rounded_on_the_way),
         cmocka_unit_test(what_a_graph_cannot_hold),
