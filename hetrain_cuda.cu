@@ -526,7 +526,7 @@ HETC_DEVICE uint32_t hetc_tf32_bits(float x) {
 #endif
 }
 
-/* ---- asynchronous copies of 16 bytes, or of 4, into shared memory; where not `present`, zeros ---- */
+/* ---- asynchronous copies of 16 bytes, or of 8 or 4, into shared memory; where not `present`, zeros ---- */
 
 template <int BYTES = 16> HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
 #ifdef HETC_EMULATED
@@ -537,7 +537,8 @@ template <int BYTES = 16> HETC_DEVICE void hetc_copy_async(void *to, const void 
     if constexpr (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                     : : "r"(at), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
 #endif
 }
 
@@ -828,34 +829,54 @@ static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_
 }
 
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
-   rows of a slot, ROWS at a time; a thread keeps K packs of 4 columns of each in registers, from
-   the first load to dx, and its columns' sums of dy xhat and of dy. */
+   rows of a slot, ROWS at a time; a thread has K packs of 4 columns of each, from x to dx, and sums
+   dy xhat and dy of its columns. Meanwhile those of the next rows are on their way to its places in
+   shared memory, HETC_NORM_AHEAD bytes: two packs of x, two of the residual, two of dy. */
+enum { HETC_NORM_AHEAD = 6 * 4 * sizeof(float) };
+
 template <int K, class X, class Y>
 static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_norm_args a, hetc_columns c) {
     enum { ROWS = 2 / K };
     typedef hetc_pack<float, 4> four;
     typedef hetc_pack<float, 2 * ROWS> means; /* of g and g xhat, row by row */
     HETC_SHARED(means, part, 2 * HETC_WARP);  /* in turns: one is read, the other written */
-    const int64_t width = a.width, column = 4 * (int64_t)threadIdx.x, across = 4 * (int64_t)blockDim.x;
-    const int warps = (int)blockDim.x / HETC_WARP;
+    HETC_SHARED_BYTES(bytes);
+    const int threads = (int)blockDim.x, warps = threads / HETC_WARP;
+    const int64_t width = a.width, column = 4 * (int64_t)threadIdx.x, across = 4 * (int64_t)threads;
     const float share = 1.0f / (float)width;
+    four *const place = reinterpret_cast<four *>(bytes) + threadIdx.x;
     four gain[K] = {}, product[K] = {}, sum[K] = {};
-    int64_t last;
+    float mean[ROWS] = {}, rstd[ROWS] = {};
+    int64_t first, last;
+    const auto fetch = [&a, place, threads, width, column, across, &last](int64_t from) {
+        HETC_UNROLL for (int n = 0; n < 2; n++) {
+            const int64_t row = from + n / K, j = column + n % K * across;
+            const bool there = row < last && j < width;
+            const int64_t at = there ? row * width + j : 0;
+            hetc_copy_async<4 * sizeof(X)>(place + n * threads, hetc_as<X>(a.x) + at, there);
+            if (a.residual != NULL)
+                hetc_copy_async<4 * sizeof(X)>(place + (2 + n) * threads, hetc_as<X>(a.residual) + at, there);
+            hetc_copy_async<4 * sizeof(Y)>(place + (4 + n) * threads, hetc_as<Y>(a.dy) + at, there);
+        }
+        hetc_copy_commit();
+    };
+    first = hetc_slot_rows(c, blockIdx.x, &last);
+    if (first < last) fetch(first);
     HETC_UNROLL for (int k = 0; k < K; k++)
         if (column + k * across < width) gain[k] = hetc_get<4>(a.gain + column + k * across);
-    int turn = 0;
-    for (int64_t first = hetc_slot_rows(c, blockIdx.x, &last); first < last; first += ROWS, turn ^= HETC_WARP) {
-        four x[2] = {}, d[2] = {}, residual[2] = {};
-        float mean[ROWS] = {}, rstd[ROWS] = {};
-        HETC_UNROLL for (int n = 0; n < 2; n++) {
-            const int64_t row = first + n / K, j = column + n % K * across;
-            if (row >= last || j >= width) continue;
-            x[n] = hetc_load<4>(hetc_as<X>(a.x) + row * width + j);
-            d[n] = hetc_load<4>(hetc_as<Y>(a.dy) + row * width + j);
-            if (a.residual != NULL) residual[n] = hetc_load<4>(hetc_as<X>(a.residual) + row * width + j);
-            if (a.kind != HET_RMSNORM) mean[n / K] = a.mean[row];
-            rstd[n / K] = a.rstd[row];
+    for (int turn = 0; first < last; first += ROWS, turn ^= HETC_WARP) {
+        four x[2], d[2], residual[2] = {};
+        HETC_UNROLL for (int n = 0; n < ROWS; n++) {
+            if (first + n < last && a.kind != HET_RMSNORM) mean[n] = a.mean[first + n];
+            if (first + n < last) rstd[n] = a.rstd[first + n];
         }
+        hetc_copy_wait();
+        HETC_UNROLL for (int n = 0; n < 2; n++) {
+            x[n] = hetc_load<4>(reinterpret_cast<const X *>(place + n * threads));
+            if (a.residual != NULL) residual[n] = hetc_load<4>(reinterpret_cast<const X *>(place + (2 + n) * threads));
+            d[n] = hetc_load<4>(reinterpret_cast<const Y *>(place + (4 + n) * threads));
+        }
+        if (first + ROWS < last) fetch(first + ROWS);
         means total = {};
         HETC_UNROLL for (int n = 0; n < 2; n++)
             HETC_UNROLL for (int i = 0; i < 4; i++) {
@@ -914,7 +935,9 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
     const int wide = c.width > 4096;
     void (*const backward)(het_norm_args, hetc_columns) = bf16 & HET_BF16_X ?
         (wide ? hetc_norm_backward_kernel<2, uint16_t, uint16_t> : hetc_norm_backward_kernel<1, uint16_t, uint16_t>) :
-        wide ? hetc_norm_backward_kernel<2, float, uint16_t> : hetc_norm_backward_kernel<1, float, uint16_t>;
+        bf16 & HET_BF16_DY ?
+        (wide ? hetc_norm_backward_kernel<2, float, uint16_t> : hetc_norm_backward_kernel<1, float, uint16_t>) :
+        wide ? hetc_norm_backward_kernel<2, float, float> : hetc_norm_backward_kernel<1, float, float>;
     const int64_t across = hetc_ceil_div(c.width, HETC_COLUMNS);
     int64_t slots;
     if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL && norm == NULL)) return HET_OK;
@@ -941,8 +964,8 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
                 HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, hetc_ceil_div(across, packs ? pack : 1)),
                                      HETC_THREADS, 0, c));
             else {
-                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1),
-                                     (unsigned)(hetc_ceil_div(c.width, wide ? 256 : 128) * HETC_WARP), 0,
+                const unsigned threads = (unsigned)(hetc_ceil_div(c.width, wide ? 256 : 128) * HETC_WARP);
+                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1), threads, threads * HETC_NORM_AHEAD,
                                      hetc_without_view(norm), c));
                 HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(2, across),
                                      HETC_WARP * HETC_WARP, 0, c));
@@ -968,13 +991,14 @@ static het_result hetc_column_sums(void *self, het_queue *queue, const het_view 
     return hetc_columns_run(self, queue, c, view, rows, bf16 & HET_BF16_DY, NULL, workspace);
 }
 
-/* `both`: with dx, y being bf16. */
+/* both: with dx. */
 static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16,
                                             int both) {
     const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx) && hetc_packs(4, a->residual, a->workspace);
     hetc_columns c = {};
     HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0 &&
-                        (!both || (packs && (bf16 & HET_BF16_DY))), a->rows, a->width, __LINE__));
+                        (packs || !both || !bf16), a->rows, a->width, __LINE__));
+    if (both && !packs) HETC_TRY(hetc_norm_rows(self, queue, a, bf16, 1));
     c.rows_per_token = a->rows_per_token;
     c.width = c.pitch = a->width;
     c.dy = a->dy;
@@ -983,7 +1007,7 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
     c.rstd = a->rstd;
     if (a->dgain != NULL) c.of_product = *a->dgain;
     if (a->dbias != NULL) c.of_dy = *a->dbias;
-    return hetc_columns_run(self, queue, c, a->view, a->rows, bf16, both ? a : NULL, a->workspace);
+    return hetc_columns_run(self, queue, c, a->view, a->rows, bf16, both && packs ? a : NULL, a->workspace);
 }
 
 /* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A warp a row and head, a
@@ -2895,7 +2919,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 /* Their workspace. */
 static size_t hetc_rows_workspace(void *self, const het_op *op) {
     if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT || op->kind == HET_OP_NORM_BACKWARD)
-        return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, op->bf16 ? HETC_NORM_CHUNK : HETC_CHUNK);
+        return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, HETC_NORM_CHUNK);
     if (op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT) return 4 * (size_t)op->u.embedding.rows * sizeof(uint64_t);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
         return hetc_attention_workspace(self, &op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
@@ -3873,10 +3897,10 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     for (int64_t p = 0; p < args.parts; p++) {
         const het_linear_part *part = &args.part[p];
         const int64_t pitch = hetc_part_pitch(part);
+        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
+                                  piece.slots)); /* first: dy is in L2 still, where the product's sums are not yet */
         HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
         HETC_TRY(hetc_weight_part(device, queue, a, part, &c, piece.term));
-        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
-                                  piece.slots));
     }
     return HET_OK;
 }
@@ -3991,7 +4015,7 @@ static int32_t hetc_supports(void *self, const het_op *op) {
         return op->bf16 == (HET_BF16_X | HET_BF16_DX) &&
                op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 128);
     if (op->kind == HET_OP_NORM_BACKWARD) /* heads are too narrow for a block */
-        return (op->bf16 & HET_BF16_DY) != 0 && op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
+        return op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
         return (op->bf16 & HET_BF16_X) != 0 && !(op->bf16 & HET_BF16_Y) == !(op->bf16 & HET_BF16_ADDED);
     if (op->kind == HET_OP_LINEAR_FORWARD)

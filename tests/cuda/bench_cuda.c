@@ -5,8 +5,9 @@
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
      build/bench_cuda sweep MODEL SEQUENCES LENGTH STEPS     steps of SEQUENCES in 1 to 8 micro-batches, without and with recomputation
      build/bench_cuda lengths MODEL SEQUENCES LENGTH ROUNDS  device memory over steps of all lengths up to LENGTH
-     build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N]
-   --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
+     build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N] [--model NAME]
+   --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. --model: only steps of that name,
+   gpt2:124m_streams, say. */
 #define PROGRAM "bench_cuda"
 #define HETRAIN_IMPLEMENTATION
 #include "../../programs/common.h"
@@ -22,6 +23,7 @@ typedef struct bench {
     het_queue *queue;
     het_event *event;
     int small, fast, atomic;
+    const char *model; /* NULL: all */
     int64_t steps;
     int failed;     /* this measurement; `failures` counts them */
     int failures;
@@ -87,11 +89,11 @@ static void bench_next(bench *b) {
     if (!bench_open(b)) exit(fail(FAILED, "no device after the error: %s", b->config->error->text));
 }
 
-static double bench_round(bench *b, const het_op *op, int ops, int64_t calls) {
+static double bench_round(bench *b, het_op op, int64_t calls) {
     const double start = seconds_now();
     int64_t i;
-    for (i = 0; i < calls * ops; i++)
-        if (!bench_check(b, bench_run(b, op[i % ops]), "op")) return 0;
+    for (i = 0; i < calls; i++)
+        if (!bench_check(b, bench_run(b, op), "op")) return 0;
     return bench_wait(b) ? (seconds_now() - start) / (double)calls : 0;
 }
 
@@ -100,16 +102,16 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One op, or several one after the other. work: what they do, in units, printed as work a second; bytes: of device memory, 0: not said. */
-static void bench_measure_in(bench *b, const char *name, const het_op *op, int ops, double work, const char *unit, size_t bytes) {
+/* work: what the op does, in units, printed as work a second; bytes: of device memory, 0: not said. */
+static void bench_measure_in(bench *b, const char *name, het_op op, double work, const char *unit, size_t bytes) {
     double round[ROUNDS], once;
     int64_t calls;
     int i;
     if (b->failed) return;
-    (void)bench_round(b, op, ops, 1);
-    once = bench_round(b, op, ops, 2);
+    (void)bench_round(b, op, 1);
+    once = bench_round(b, op, 2);
     calls = once > 0 ? (int64_t)(b->seconds / once) + 1 : 1;
-    for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, op, ops, calls);
+    for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, op, calls);
     qsort(round, ROUNDS, sizeof *round, compare_seconds);
     if (b->failed) return;
     printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
@@ -119,7 +121,7 @@ static void bench_measure_in(bench *b, const char *name, const het_op *op, int o
 }
 
 static void bench_measure(bench *b, const char *name, het_op op, double work, const char *unit) {
-    bench_measure_in(b, name, &op, 1, work, unit, 0);
+    bench_measure_in(b, name, op, work, unit, 0);
 }
 
 /* ---- device memory ---- */
@@ -406,9 +408,7 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
 static void bench_norm(bench *b, int64_t rows, int64_t width) {
     bench_rows r;
     het_norm_args a;
-    het_op both[2];
     het_gradient dgain, dbias;
-    size_t bytes[2];
     bench_next(b);
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dgain, 0, sizeof dgain), memset(&dbias, 0, sizeof dbias);
@@ -417,11 +417,8 @@ static void bench_norm(bench *b, int64_t rows, int64_t width) {
     a.x = x, a.dy = dy, a.gain = gain, a.dx = bench_floats(b, rows * width, 1), a.mean = bench_floats(b, rows, 0.01f),
         a.rstd = bench_floats(b, rows, 1);
     dgain.sum = bench_floats(b, width, 1), dbias.sum = bench_floats(b, width, 1), a.dgain = &dgain, a.dbias = &dbias;
-    bytes[0] = bench_workspace(b, OP(NORM_BACKWARD_INPUT, &a)),
-        bytes[1] = bench_workspace(b, OP(NORM_BACKWARD_WEIGHT, &a));
-    a.workspace = bench_bytes(b, NULL, (bytes[0] > bytes[1] ? bytes[0] : bytes[1]) + 64);
-    both[0] = OP(NORM_BACKWARD_INPUT, &a), both[1] = OP(NORM_BACKWARD_WEIGHT, &a);
-    bench_measure_in(b, "norm_backward", both, 2, 12e-9 * (double)rows * (double)width, "GB/s", 0); /* x, dy read, dx written once */
+    a.workspace = bench_bytes(b, NULL, bench_workspace(b, OP(NORM_BACKWARD, &a)) + 64);
+    bench_measure(b, "norm_backward", OP(NORM_BACKWARD, &a), 12e-9 * (double)rows * (double)width, "GB/s"); /* x, dy read, dx written once */
     bench_free(b, x), bench_free(b, dy), bench_free(b, gain), bench_free(b, a.dx), bench_free(b, a.mean), bench_free(b, a.rstd);
     bench_free(b, dgain.sum), bench_free(b, dbias.sum), bench_free(b, a.workspace);
     rows_end(b, &r);
@@ -443,7 +440,7 @@ static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     a.target = (const int32_t *)device_target, a.weight = r.view.weight, a.gradient = 1, a.loss = (het_sum *)bench_bytes(b, NULL, sizeof *a.loss);
     a.workspace = bench_bytes(b, NULL, bench_workspace(b, OP(CROSS_ENTROPY, &a)) + 64);
     op = OP(CROSS_ENTROPY, &a);
-    bench_measure_in(b, "cross_entropy", &op, 1, 8e-9 * (double)rows * (double)vocab, "GB/s",
+    bench_measure_in(b, "cross_entropy", op, 8e-9 * (double)rows * (double)vocab, "GB/s",
         (size_t)(rows * vocab) * sizeof *a.logits + bench_workspace(b, OP(CROSS_ENTROPY, &a)));
     bench_free(b, device_scalars), bench_free(b, device_target), bench_free(b, a.logits), bench_free(b, a.loss), bench_free(b, a.workspace);
     free(target);
@@ -583,6 +580,8 @@ static void bench_step(bench *b, const char *model, const char *what, int forms,
     bench_model m;
     char name[120];
     double median;
+    snprintf(name, sizeof name, "%s%s", model, what);
+    if (b->model != NULL && strcmp(b->model, name) != 0) return;
     memset(&m, 0, sizeof m);
     m.name = model, m.dtype = dtype, m.reduce = reduce, m.micro_batches = micro_batches, m.sequences = sequences, m.length = length;
     m.options = (b->fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (forms & ATOMIC ? HET_CUDA_ATOMIC : 0);
@@ -814,13 +813,14 @@ int main(int argc, char **argv) {
     for (i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--small") == 0) b.small = 1, b.seconds = 0, b.steps = 2;
         else if (strcmp(argv[i], "--fast") == 0) b.fast = 1;
+        else if (strcmp(argv[i], "--model") == 0 && i + 1 < argc) b.model = argv[++i];
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc && parse_integer(argv[i + 1], 2, 1000, &b.steps)) i++;
         else if (strcmp(argv[i], "ops") == 0) steps = 0;
         else if (strcmp(argv[i], "gemm") == 0) ops = steps = 0, gemm = 1;
         else if (strcmp(argv[i], "attention") == 0) ops = steps = 0, attentions = 1;
         else if (strcmp(argv[i], "steps") == 0) ops = 0;
         else if (strcmp(argv[i], "all") != 0)
-            return fail(BAD_INPUT, "%s: expected all, ops, attention, gemm, steps, --small, --fast or --steps N", argv[i]);
+            return fail(BAD_INPUT, "%s: expected all, ops, attention, gemm, steps, --small, --fast, --steps N or --model NAME", argv[i]);
     }
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;

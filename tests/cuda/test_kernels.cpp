@@ -578,6 +578,15 @@ static void norms(void **)
         run_with_workspace(HET_OP_NORM_BACKWARD_WEIGHT, a, b);
         same_gradient("norm dgain", dgain2, dgain, F32);
         same_gradient("norm dbias", dbias2, dbias, F32);
+        memset(dx2.data, 0xff, size_t(dx2.count) * sizeof(float)); /* both halves at once, where rows may be read in packs */
+        const het_op halves[] = { op_of(HET_OP_NORM_BACKWARD_WEIGHT, a), op_of(HET_OP_NORM_BACKWARD, b) };
+        array<unsigned char> cpu_space(int64_t(cpu_op->workspace(cpu, &halves[0]))), space(int64_t(hetc_rows_workspace(nullptr, &halves[1])));
+        a.workspace = cpu_space.data; b.workspace = space.data;
+        RUN(on_cpu(HET_OP_NORM_BACKWARD_WEIGHT, a));
+        RUN(on_cuda(HET_OP_NORM_BACKWARD, b));
+        close_to("norm dx at once", dx2.data, dx.data, dx.count, F32);
+        same_gradient("norm dgain at once", dgain2, dgain, F32);
+        same_gradient("norm dbias at once", dbias2, dbias, F32);
     }
 }
 
@@ -1190,7 +1199,7 @@ static void norms_bf16(void **)
         run_bf16(HET_OP_NORM_BACKWARD_INPUT, b, bits);
         if (inside) halves_close("norm dx in bf16", dx16, dx);
         else close_to("norm dx of bf16", dx2.data, dx.data, dx.count, F32);
-        het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a);
+        het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a); /* the workspace of both halves at once too */
         floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
         op.bf16 = bits;
         array<unsigned char> space(int64_t(hetc_rows_workspace(nullptr, &op)));
