@@ -113,7 +113,7 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
     if (grid.x == 0 && grid.y > 0) return HET_OK;
     const cudaStream_t stream = hetc_stream(self, queue);
     cudaError_t error;
-    if (shared > 48 << 10) { /* more than this has to be asked for, kernel by kernel */
+    if (shared > 32 << 10) { /* more than 48 KiB, with the kernel's own arrays, has to be asked for */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
         if (error != cudaSuccess) return hetc_fail(self, error, name, __FILE__, line);
     }

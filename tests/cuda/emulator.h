@@ -11,7 +11,7 @@
     * cp.async lands when the thread waits for it and not before; until then its target is poisoned. One that is never waited for is an error.
     * A barrier or collective which some threads miss because they ended or stand at another one is an error, never a hang.
     * Addresses of ldmatrix and cp.async must lie in shared memory and be aligned to 16; packs to their size (hetc_aligned).
-    * More than 48 KiB of shared memory has to be asked for, kernel by kernel.
+    * More than 48 KiB of shared memory, arrays of the kernel's own included, has to be asked for, kernel by kernel.
    The first error is kept as a text (emulator_error) and ends the block it is in.
 
    Threads: several may run kernels at the same time; each has its own fibres. */
@@ -260,10 +260,13 @@ inline void *emulator_shared(const void *key, size_t bytes)
 }
 inline unsigned char *emulator_dynamic_shared() { return emulator_this().arrays[0].data; }
 
-inline void emulator_free_shared()
+/* Returns the bytes of all arrays. */
+inline size_t emulator_free_shared()
 {
     emulator_machine &m = emulator_this();
+    size_t bytes = 0;
     for (const emulator_array &array : m.arrays) {
+        bytes += array.bytes;
 #ifndef EMULATOR_ASAN
         for (size_t i = 0; i < EMULATOR_GUARD; i++)
             if (array.data[array.bytes + i] != 0xa5) { emulator_fail("wrote behind an array of %zu bytes in shared memory", array.bytes); break; }
@@ -271,6 +274,7 @@ inline void emulator_free_shared()
         free(array.data);
     }
     m.arrays.clear();
+    return bytes;
 }
 
 inline void emulator_check_shared(const void *p, size_t bytes, const char *what) /* aligned to its size */
@@ -336,7 +340,8 @@ template <class T> void emulator_shuffle(std::vector<T> &list)
     for (size_t i = list.size(); i > 1; i--) std::swap(list[i - 1], list[emulator_random() % i]);
 }
 
-inline void emulator_run_block(size_t shared_bytes)
+/* Returns the bytes of shared memory that it had. */
+inline size_t emulator_run_block(size_t shared_bytes)
 {
     emulator_machine &m = emulator_this();
     std::vector<int> order(m.lanes.size() / EMULATOR_WARP);
@@ -352,7 +357,7 @@ inline void emulator_run_block(size_t shared_bytes)
         if (live && !moved && !m.failed) emulator_pass_barrier();
     }
     m.current = nullptr;
-    emulator_free_shared();
+    return emulator_free_shared();
 }
 
 /* What a kernel has asked for beyond 48 KiB of shared memory (cudaFuncSetAttribute). Threads: any. */
@@ -362,10 +367,11 @@ inline void emulator_ask_shared(const void *kernel, size_t bytes)
     std::lock_guard<std::mutex> lock(emulator_mutex());
     emulator_asked().push_back({ kernel, bytes });
 }
-inline bool emulator_may_share(const void *kernel, size_t bytes)
+/* all: with the kernel's own arrays, for which nobody asks. */
+inline bool emulator_may_share(const void *kernel, size_t bytes, size_t all)
 {
     std::lock_guard<std::mutex> lock(emulator_mutex());
-    if (bytes <= 48 << 10) return true;
+    if (all <= 48 << 10) return true;
     for (const auto &one : emulator_asked())
         if (one.first == kernel && one.second >= bytes) return true;
     return false;
@@ -384,7 +390,7 @@ inline int emulator_run(dim3 grid, dim3 block, size_t shared_bytes, const std::f
     m.place = dim3(0, 0, 0);
     if (threads == 0 || threads > 1024 || threads % EMULATOR_WARP != 0 || order.empty() || grid.y > 65535 || grid.z > 65535 || shared_bytes > 232448)
         emulator_fail("impossible launch: grid %u,%u,%u block %u,%u,%u shared %zu", grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
-    else if (!emulator_may_share(which, shared_bytes)) emulator_fail("%zu bytes of shared memory nobody asked for", shared_bytes);
+    else if (!emulator_may_share(which, shared_bytes, shared_bytes)) emulator_fail("%zu bytes of shared memory nobody asked for", shared_bytes);
     while (m.stacks.size() < threads) m.stacks.push_back(static_cast<char *>(malloc(EMULATOR_STACK)));
     m.lanes.resize(threads);
     for (unsigned i = 0; i < threads; i++) {
@@ -396,7 +402,8 @@ inline int emulator_run(dim3 grid, dim3 block, size_t shared_bytes, const std::f
     emulator_shuffle(order);
     for (size_t i = 0; i < order.size() && !m.failed; i++) {
         m.place = dim3(unsigned(order[i] % grid.x), unsigned(order[i] / grid.x % grid.y), unsigned(order[i] / grid.x / grid.y));
-        emulator_run_block(shared_bytes);
+        const size_t all = emulator_run_block(shared_bytes);
+        if (!m.failed && !emulator_may_share(which, shared_bytes, all)) emulator_fail("%zu bytes of shared memory nobody asked for", all);
     }
     return !m.failed;
 }
