@@ -1148,7 +1148,16 @@ static void flows_of_a_plan(void **state)
         near(c->forward.base, 1e-4 + 0.001 + 2 * 0.01 + part * 5000 * 1e-7, "forward.base");
         near(c->backward.base, 1e-4 + 0.002 + 0.003 + 2 * 0.02 + part * 6500 * 1e-7 + 2 * sums * 6000 * 1e-8, "backward.base");
         near(costs->costs.rank[0].begin, 1e-4 + 2e-6 * own + late + part * 1000 * slow, "begin");
-        near(costs->costs.rank[0].verdict, 1e-3 + 4e-6 * own + 0.5 + sums * 1000 * 1e-3, "verdict");
+        near(costs->costs.rank[0].verdict, 1e-3 + 4e-6 * own + 2 * 0.5 + sums * 3000 * 1e-3, "verdict");
+        near(c->move[0][0].seconds, late + part * 2000 * slow, "what comes beside a");
+        near(c->move[0][0].part, 1e-5 / 2.1e-4, "a's part of F"); /* granules of 0 tokens: nothing is known of pairs */
+        near(c->move[0][1].seconds, late + part * 2000 * slow, "what comes beside b");
+        near(c->move[0][2].seconds, late + part * 1500 * slow, "what comes beside the other b");
+        near(c->move[0][2].part, 1e-4 / 2.1e-4, "b's part of F");
+        near(c->move[0][3].count, 0, "what has no F");
+        near(c->move[1][0].seconds, 0.5 + sums * 2000 * 1e-3, "what leaves beside a");
+        near(c->move[1][1].seconds, late + part * 1000 * slow + 0.5 + sums * 2000 * 1e-3, "what comes and leaves beside b");
+        near(c->move[1][3].seconds, late + part * 2000 * slow, "what comes beside c");
         het_plan_costs_free(costs);
         plan->stage[0].recompute = HET_RECOMPUTE_STAGE, plan->stage[0].keep = 1; /* slices that recompute fetch once more */
         EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));

@@ -1759,6 +1759,14 @@ static void calls_wait_for_what_comes_beside(void **state)
     m = one_f_one_b(1, 3, 10, 20, 5);
     m->stage_cost[0].beside[4] = 30;
     EXACTLY(makespan_of(m), 3 * (10 + 25));
+    m = one_f_one_b(1, 3, 10, 20, 5); /* of two units 1.25 of F's 10 beside moves of 4, of one 7.5 beside 3 */
+    m->stage_cost[0].move[0][0].count = 2, m->stage_cost[0].move[0][0].seconds = 4, m->stage_cost[0].move[0][0].part = 0.125;
+    m->stage_cost[0].move[0][1].count = 1, m->stage_cost[0].move[0][1].seconds = 3, m->stage_cost[0].move[0][1].part = 0.75;
+    m->stage_cost[0].move[1][0].count = 1, m->stage_cost[0].move[1][0].seconds = 21, m->stage_cost[0].move[1][0].part = 1;
+    EXACTLY(length_of(m), 3 * (2 * 4 + 7.5 + 25));
+    m->stage_cost[0].move[1][0].seconds = 30;
+    m->stage_cost[0].beside[HET_ACTION_F] = 16;
+    EXACTLY(makespan_of(m), 3 * (16 + 30));
 }
 
 /* Block 0 of ranks 0 and 2 is ready at 10, block 1 of ranks 1 and 3 at 2: that one has the uplink first, from 2 to 6, and is there at 9; the other

@@ -236,7 +236,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      (het_plan.shard), holders send what each owns, of columns what the other has of it: REDUCE and
      GATHER take a latency and what the busiest sends or gets on the slowest link. Sums that leave
      behind their calls need no REDUCE, weights that come before theirs no GATHER, but between near
-     sets.
+     sets: they go beside the unit before or behind (het_stage_cost.move).
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * No message goes back over a cut (het_plan.cut), and B and I wait for none; a stage without a
      backward pass keeps nothing behind its F.
@@ -281,8 +281,12 @@ typedef struct het_column_moves {
     double exchanges[2], exchange_bytes[2]; /* tensors whose rows go to the members that work on them, or
                                            come back: a member works on its share of all */
     double linked_base[2];              /* time of the linked products beside, however few rows they have */
-    double kept_byte;                   /* time of a byte that stays with its member */
+    double kept_byte;                   /* a member's time for a byte that stays with it, goes or comes */
 } het_column_moves;
+
+/* Of `count` units: seconds of what comes or leaves beside one, and its part of the stage's own time. */
+typedef struct het_move_cost { double count, seconds, part; } het_move_cost;
+enum { HETRAIN_MOVES = 6 };
 
 typedef struct het_stage_cost {
     het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
@@ -290,6 +294,7 @@ typedef struct het_stage_cost {
                                          keep all (het_stage.keep) */
     double beside[5];                 /* F, B, I, W take at least so long, and B and I longer as by `again`: what
                                          comes and leaves beside them where weights or sums are divided */
+    het_move_cost move[2][HETRAIN_MOVES]; /* of it F and B, unit by unit: each takes its time or its moves' */
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
@@ -3425,27 +3430,35 @@ static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share,
     return (share[i].group[0] - share[i].first) * heti_p_common(share[i].head, share[j].head);
 }
 
-/* Moves `count` tensors of `bytes` together: a latency each, and the most that leaves a member, or
-   comes. group: those of group `group` and the one behind alone; -1: all. */
+/* Moves `count` tensors of `bytes` together: a latency each, the most that leaves a member, or
+   comes, and what a member copies, of what stays with it too. group: those of group `group` and the
+   one behind alone; -1: all. */
 static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
                               double count, double bytes, int64_t group, double *seconds) {
-    double ways[2][HETRAIN_MAX_TEAM], latency = 0;
+    double ways[2][HETRAIN_MAX_TEAM], copied[HETRAIN_MAX_TEAM], latency = 0, copies = 0;
     *seconds = 0;
     memset(ways, 0, sizeof ways);
+    memset(copied, 0, sizeof copied);
     for (int64_t i = 0; i < stage->members; i++)
         for (int64_t j = 0; j < stage->members; j++) {
-            const double piece = i == j ? 0 : bytes * heti_p_piece(stage, share, what, i, j);
+            const double piece = bytes * heti_p_piece(stage, share, what, i, j);
             het_link_cost link;
             if (!(piece > 0) || (group >= 0 && stage->team[j].group != group)) continue;
+            copied[i] += piece;
+            if (i == j) continue;
+            copied[j] += piece;
             HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, NULL));
             heti_p_at_least(&latency, link.latency);
             if (!(link.bandwidth > 0)) continue;
             ways[0][i] += piece / link.bandwidth;
             ways[1][j] += piece / link.bandwidth;
         }
-    for (int64_t i = 0; i < stage->members; i++)
+    for (int64_t i = 0; i < stage->members; i++) {
+        const het_stage_cost *own = stage->member != NULL ? &stage->member[i] : stage->cost;
         for (int64_t j = 0; j < 2; j++) heti_p_at_least(seconds, ways[j][i]);
-    *seconds += count * latency;
+        heti_p_at_least(&copies, copied[i] * own->columns.kept_byte);
+    }
+    *seconds += count * latency + copies;
     return HET_OK;
 }
 
@@ -3767,6 +3780,16 @@ static const char *heti_p_compute_fault(int32_t kind, int32_t done) {
         NULL;
 }
 
+static void heti_p_move_beside(const het_stage_cost *c, int32_t kind, double *seconds) {
+    double sum = 0;
+    for (int i = 0; i < HETRAIN_MOVES && kind <= HET_ACTION_B; i++) {
+        double one = c->move[kind][i].part * *seconds;
+        heti_p_at_least(&one, c->move[kind][i].seconds);
+        sum += c->move[kind][i].count * one;
+    }
+    heti_p_at_least(seconds, sum);
+}
+
 /* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
 static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
     static const int32_t heti_p_did[4] = { HETI_P_DID_F, HETI_P_DID_I | HETI_P_DID_W, HETI_P_DID_I, HETI_P_DID_W };
@@ -3800,6 +3823,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
+    heti_p_move_beside(c, a->kind, &seconds);
     heti_p_at_least(&seconds, c->beside[a->kind] + (heti_p_is_again(s, stage, a) ? c->beside[4] : 0));
     heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);

@@ -1920,25 +1920,37 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
     to->beside = device->beside > 0;
 }
 
+/* Bytes of a unit's weights (k = 0) that come to a rank, or of its sums (1) that leave it. */
+static double heti_s_flow_bytes(const heti_s_costing *c, const het_stage *stage, int64_t rank, int64_t u, int k) {
+    const heti_s_held *held = &c->held.held[rank];
+    const int away = u >= stage->unit_begin && u < stage->unit_end && held->of[k] > 0;
+    return away ? held->away[k] / held->of[k] * c->held.unit[k][u] : 0;
+}
+
+static double heti_s_flow_seconds(const heti_s_costing *c, const het_stage *stage, int64_t rank, int64_t u, int k) {
+    const heti_s_held *held = &c->held.held[rank];
+    const double bytes = heti_s_flow_bytes(c, stage, rank, u, k);
+    return bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
+}
+
 /* What comes to a rank beside a call of stage g, every unit's weights, and what leaves, its sums
    (hetrain.h, >>flow). Copying and adding them takes the rank's own time. first: of the first unit,
-   whose weights nothing hides in the rank's first call, nor its sums behind the last one; added. */
+   whose weights nothing hides in the rank's first call, and of two units' sums, which nothing hides
+   behind the last one; added. */
 static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, const het_device_profile *device,
                              double slowness, het_stage_cost *to, double first[2]) {
     const het_stage *stage = &c->held.plan->stage[g];
-    const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
     const int whole = heti_s_is_whole(c->held.profile, stage);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
-            const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
-                         bytes = part * c->held.unit[k][u],
-                         seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
+            const double bytes = heti_s_flow_bytes(c, stage, rank, u, k),
+                         seconds = heti_s_flow_seconds(c, stage, rank, u, k);
             /* a loss's F is part of B */
             const double forward = heti_s_real(k == 0 && !heti_s_kind_at(c->held.profile, u)->loss),
                          again = whole ? forward : 0, lean = stage->keep != 0 ? again : 0,
                          times = heti_s_real(!heti_s_is_idle(c->held.profile, u)) + again - lean; /* in B, I or W */
-            if (u == stage->unit_begin) first[k] += seconds;
+            if (u <= stage->unit_begin + k) first[k] += seconds;
             to->beside[HET_ACTION_F] += forward * seconds;
             to->forward.base += forward * bytes * own[k];
             to->beside[HET_ACTION_B] += times * seconds;
@@ -1950,6 +1962,36 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
         }
 }
 
+/* Units that move as long and have as large a part are one; so are those that find no room. */
+static void heti_s_add_move(het_move_cost *move, double seconds, double part) {
+    int i = 0;
+    while (i < HETRAIN_MOVES - 1 && move[i].count > 0 && (move[i].seconds != seconds || move[i].part != part)) i++;
+    move[i].seconds = (move[i].count * move[i].seconds + seconds) / (move[i].count + 1);
+    move[i].part = (move[i].count * move[i].part + part) / (move[i].count + 1);
+    move[i].count += 1;
+}
+
+/* Two buffers take turns: forward a unit hides the weights of the next one, backward those of the
+   one before and the next one's sums. A unit's part is that of a micro-batch of one granule. */
+static void heti_s_move_costs(const heti_s_costing *c, int64_t g, int64_t rank, const het_unit_time *times,
+                              het_stage_cost *to) {
+    const het_profile *p = c->held.profile;
+    const het_stage *stage = &c->held.plan->stage[g];
+    double all[2] = { 0, 0 };
+    for (int add = 0; add < 2; add++)
+        for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
+            for (int way = 0; way < 2; way++) {
+                const het_unit_time *t = &times[p->unit[u]];
+                const het_cost *cost = way == 0 ? &t->forward : &t->backward;
+                const double own = cost->token + cost->pair * heti_s_real(p->granule) / 2,
+                             weights = heti_s_flow_seconds(c, stage, rank, u + 1 - 2 * way, 0),
+                             sums = way * heti_s_flow_seconds(c, stage, rank, u + 1, 1);
+                if (way == 0 && heti_s_kind_at(p, u)->loss) continue; /* part of B */
+                if (!add) all[way] += own;
+                else heti_s_add_move(to->move[way], weights + sums, all[way] > 0 ? own / all[way] : 0);
+            }
+}
+
 static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank, int64_t at) {
     double slowness, first[2] = { 0, 0 };
     const het_device_profile *device = &c->held.profile->device[heti_s_rank_device(c, rank, &slowness)];
@@ -1957,6 +1999,7 @@ static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank,
     heti_s_stage_cost(c, g, device, device->alone, slowness, &c->to.alone[at]);
     heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->to.together[at]);
     heti_s_flow_cost(c, g, rank, device, slowness, &c->to.together[at], first);
+    if (first[0] > 0) heti_s_move_costs(c, g, rank, c->beside ? device->together : device->alone, &c->to.together[at]);
     for (i = 0; i < g && c->held.plan->stage[i].rank != c->held.plan->stage[g].rank; i++) {}
     if (i == g && (at != g || het_plan_team(c->held.plan, rank, &count) == NULL)) {
         c->rank[rank].begin += first[0];
