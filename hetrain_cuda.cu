@@ -115,7 +115,7 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
     cudaError_t error;
     if (shared > 32 << 10) { /* more than 48 KiB, with the kernel's own arrays, has to be asked for */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        if (error != cudaSuccess) return hetc_fail(self, error, name, __FILE__, line);
+        if (error != cudaSuccess) return hetc_fail(self, error, "cudaFuncSetAttribute", __FILE__, line);
     }
 #ifdef HETC_EMULATED
     standin_enqueue(stream, [=] {

@@ -142,6 +142,10 @@ static void by_heads(void **state)
     m.costs.every_link.bandwidth = 2;
     /* q, o: .75 x .25 of 64 bytes = 12; k, v: of 32 = 6; B: do, dq, dk, dv. */
     NEARLY(makespan(&m), 6 + 48 + 2 * 9 + 2 * 6 + 2 * 54 + 2 * 9 + 2 * 6);
+    /* The first copies .75 x .75 of each that stay with it, and as much that goes as comes: 60 bytes and 30. */
+    m.stage[0].columns.kept_byte = 0.125;
+    NEARLY(makespan(&m), 6 + 48 + 2 * 9 + 2 * 6 + 2 * 54 + 2 * 9 + 2 * 6 + 4 * (60 + 30) / 8.0);
+    m.stage[0].columns.kept_byte = 0;
     /* recomputed: queries and outputs once more */
     m.plan->stage[0].recompute = 1;
     NEARLY(makespan(&m), 54 + 30 + 108 + 30 + 18);
