@@ -14832,10 +14832,12 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
 /* The rows of a piece, `step` bytes from one to the next there and here. */
 static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, het_op_kind kind, char *to, size_t to_step,
                                   const char *from, size_t from_step) {
-    const int whole = p->row == to_step && p->row == from_step;
-    for (size_t i = 0; to != from && i < (whole ? 1 : p->rows); i++)
-        HETI_TRY(heti_copy(r, kind, to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row,
-                           "copy of an exchange"));
+    const int whole = p->row == to_step && p->row == from_step,
+              at_once = r->device.iface->host_memory && !r->device.iface->queues; /* no op a row */
+    for (size_t i = 0; to != from && i < (whole && p->rows > 0 ? 1 : p->rows); i++)
+        if (at_once) memcpy(to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row);
+        else HETI_TRY(heti_copy(r, kind, to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row,
+                                "copy of an exchange"));
     return HET_OK;
 }
 
