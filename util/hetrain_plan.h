@@ -284,7 +284,7 @@ typedef struct het_column_moves {
     double kept_byte;                   /* a member's time for a byte that stays with it, goes or comes */
 } het_column_moves;
 
-/* Of `count` units: seconds of what comes or leaves beside one, and its part of the stage's own time. */
+/* Of `count` units: seconds of what moves beside one, and its part of the stage's own time. */
 typedef struct het_move_cost { double count, seconds, part; } het_move_cost;
 enum { HETRAIN_MOVES = 6 };
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A model of a training step on an H200, from counted ops: what the device's ops read, write, multiply and start for one layer of a small GPT-2
 (build/standin/bench_cuda count, nothing computed), scaled to gpt2:124m and gpt2:1558m. The rates of copies, products and attention were measured on a
-card (tests/bench/RESULTS.md, CUDA); what the model adds up is compared with the steps that were measured there.
+card (tests/bench/RESULTS.md, CUDA), each kernel by itself; what the model adds up is compared with the steps that were measured there. It knows no
+limit of power, which takes 7 % of gpt2:1558m.
 
     python3 tests/cuda/model.py [--check] build/standin/bench_cuda
 
@@ -17,7 +18,7 @@ import sys
 
 COPY = 4.26e12                  # bytes a second of a copy
 GAP = 1.7e-6                    # seconds from node to node of a graph: an estimate
-PRODUCTS = {768: 590e12, 1600: 580e12}  # FLOP/s of a layer's products of that width, of 16,384 and 4,096 rows
+PRODUCTS = {768: 590e12, 1600: 618e12}  # FLOP/s of a layer's products of that width, of 16,384 and 4,096 rows, each by itself at full clock
 HEAD = 750e12                   # the same of logits and their gradients
 ATTENTION = {"attention_forward": {768: 245e12, 1600: 236e12}, "attention_backward": {768: 213e12, 1600: 209e12}}  # head 64, 1,024 tokens, causal
 WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 12800, 256  # as the vocabularies below: rows of logits so long that they are kept in shared memory
@@ -27,7 +28,7 @@ STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length,
     "gpt2:1558m": (48, 1600, 50257, 8, 4, 1024, 46.1, 53),
 }
 
-LEAST = {"gpt2:124m": 560, "gpt2:1558m": 48}
+LEAST = {"gpt2:124m": 560, "gpt2:1558m": 49}
 
 
 def count_steps(program, layers, steps, what):
