@@ -37,8 +37,13 @@ extern "C" {
    algorithms by timing, which may be others in the next run, with other bits. EAGER: no graphs,
    every op is started by itself. OPS: EAGER, and each op is timed on the card (het_cuda_ops).
    ATOMIC: attention's gradients in five products a tile in place of seven, those of queries added
-   up in workspace, as floats and in whatever order: the next run has other bits. */
-enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4, HET_CUDA_OPS = 8, HET_CUDA_ATOMIC = 16 };
+   up in workspace, as floats and in whatever order: the next run has other bits. FIRST: blocks of
+   its kernels go before those of other queues on the card that wait (but not those of groups), so
+   that another context of the program can have what this one leaves. */
+enum {
+    HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4, HET_CUDA_OPS = 8, HET_CUDA_ATOMIC = 16,
+    HET_CUDA_FIRST = 32
+};
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card.
    Threads: any. */
@@ -3209,8 +3214,11 @@ static void hetc_close_queue(hetc_queue *queue) {
 static het_result hetc_fill_queue(hetc_queue *queue) {
     const size_t size = HETC_COUNTERS * sizeof(unsigned);
     void *staging = nullptr, *counters = nullptr;
+    int least = 0, greatest = 0;
     HETC_CUDA(queue->device, cudaSetDevice, (queue->device->ordinal));
-    HETC_CUDA(queue->device, cudaStreamCreateWithFlags, (&queue->stream, cudaStreamNonBlocking));
+    HETC_CUDA(queue->device, cudaDeviceGetStreamPriorityRange, (&least, &greatest));
+    if ((queue->device->options & HET_CUDA_FIRST) != 0) least = (least + greatest) / 2;
+    HETC_CUDA(queue->device, cudaStreamCreateWithPriority, (&queue->stream, cudaStreamNonBlocking, least));
     HETC_CUDA(queue->device, cudaHostAlloc, (&staging, HETC_STAGING, cudaHostAllocDefault));
     queue->staging = static_cast<char *>(staging);
     HETC_CUDA(queue->device, cudaMalloc, (&counters, size));
@@ -4258,13 +4266,13 @@ static const het_graph_iface hetc_graphs = { hetc_capture_begin, hetc_capture_en
     (options) & (HET_CUDA_EAGER | HET_CUDA_OPS) ? nullptr : &hetc_graphs }
 
 #define HETC_TABLES(n) HETC_TABLE(n), HETC_TABLE((n) + 1), HETC_TABLE((n) + 2), HETC_TABLE((n) + 3)
+#define HETC_SIXTEEN(n) HETC_TABLES(n), HETC_TABLES((n) + 4), HETC_TABLES((n) + 8), HETC_TABLES((n) + 12)
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options) {
-    static const het_device_iface hetc_tables[32] = {
-        HETC_TABLES(0), HETC_TABLES(4), HETC_TABLES(8), HETC_TABLES(12), HETC_TABLES(16), HETC_TABLES(20),
-        HETC_TABLES(24), HETC_TABLES(28)
+    static const het_device_iface hetc_tables[64] = {
+        HETC_SIXTEEN(0), HETC_SIXTEEN(16), HETC_SIXTEEN(32), HETC_SIXTEEN(48)
     };
-    return &hetc_tables[options & 31];
+    return &hetc_tables[options & 63];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }

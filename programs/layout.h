@@ -85,21 +85,29 @@ static const het_device_iface *layout_timed(int32_t options) {
 }
 #endif
 
-/* N of cuda:N[:fast][:atomic][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward pass
-   in five products, with other bits in each run; eager: without graphs; timed: and each op by itself, with a table of them at the end. */
+/* N of cuda:N[:fast][:atomic][:first][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward
+   pass in five products, with other bits in each run; first: before other contexts on the card; eager: without graphs; timed: and each op by itself,
+   with a table of them at the end. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
     const size_t length = strcspn(digits, ":");
-    const int fast = strncmp(digits + length, ":fast", 5) == 0;
-    const int atomic = strncmp(digits + length + (fast ? 5 : 0), ":atomic", 7) == 0;
-    const char *rest = digits + length + (fast ? 5 : 0) + (atomic ? 7 : 0);
-    const int eager = strcmp(rest, ":eager") == 0, timed = strcmp(rest, ":timed") == 0;
-    const int32_t options = (fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (atomic ? HET_CUDA_ATOMIC : 0) | (eager ? HET_CUDA_EAGER : 0);
+    static const struct { const char *name; int32_t options; } words[] = {
+        { ":fast", HET_CUDA_TF32 | HET_CUDA_TIMED }, { ":atomic", HET_CUDA_ATOMIC }, { ":first", HET_CUDA_FIRST }, { ":eager", HET_CUDA_EAGER } };
+    const char *rest = digits + length;
+    int32_t options = 0;
     char number[32];
     int64_t ordinal;
+    int timed;
+    size_t i;
+    for (i = 0; i < sizeof words / sizeof *words; i++) {
+        const size_t word = strlen(words[i].name);
+        if (strncmp(rest, words[i].name, word) == 0) options |= words[i].options, rest += word;
+    }
+    timed = (options & HET_CUDA_EAGER) == 0 && strcmp(rest, ":timed") == 0;
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
-    if ((!eager && !timed && *rest != 0) || !layout_ordinal(number, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:atomic][:eager|:timed], N from 0 to 255 or local", list, digits);
+    if ((!timed && *rest != 0) || !layout_ordinal(number, &ordinal))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:atomic][:first][:eager|:timed], N from 0 to 255 or local", list,
+                    digits);
     /* Before CUDA starts: kernels are loaded at once, not when a message may be waited for, and streams do not share queues. */
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

@@ -112,7 +112,7 @@ static const option options[] = {
     OPTION_TITLE("Devices and processes"),
     { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
      "a rank each: cpu:N[@SPEED][/SIZE][#TOKENS],...: threads, slow-down, memory cap, most tokens of a micro-batch; "
-     "cuda:N[:fast][:atomic][:eager|:timed], cuda:local; default: one cpu, all processors" },
+     "cuda:N[:fast][:atomic][:first][:eager|:timed], cuda:local; default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,

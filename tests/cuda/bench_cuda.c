@@ -4,6 +4,7 @@
      build/bench_cuda streams MODEL SEQUENCES LENGTH STEPS   the same where streams are bf16 too
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
      build/bench_cuda sweep MODEL SEQUENCES LENGTH STEPS     steps of SEQUENCES in 1 to 8 micro-batches, without and with recomputation
+     build/bench_cuda beside MODEL SEQUENCES LENGTH STEPS    steps with another context on the card, of a quarter of the sequences, that goes behind
      build/bench_cuda lengths MODEL SEQUENCES LENGTH ROUNDS  device memory over steps of all lengths up to LENGTH
      build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N] [--model NAME]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. --model: only steps of that name,
@@ -763,6 +764,54 @@ static int bench_sweep(bench_model *m, int64_t steps) {
     return DONE;
 }
 
+/* ---- two contexts on one card (burst parallel training, arXiv 2112.10065) ---- */
+
+typedef struct background {
+    bench_model *model;
+    int stop; /* atomic */
+    int64_t steps;
+    double seconds;
+    het_result result;
+} background;
+
+static void *background_run(void *user) {
+    background *b = (background *)user;
+    const double from = seconds_now();
+    while (b->result == HET_OK && !__atomic_load_n(&b->stop, __ATOMIC_SEQ_CST)) {
+        b->result = het_step(b->model->ctx, b->model->batch, b->model->micro_batches, NULL);
+        b->steps += b->result == HET_OK;
+    }
+    b->seconds = seconds_now() - from;
+    return NULL;
+}
+
+/* Steps of a context that goes first alone, those of another alone, and both at once. */
+static int bench_beside(bench_model *m, int64_t steps) {
+    bench_model first = *m, behind = *m;
+    background b;
+    pthread_t thread;
+    double alone = 0, other = 0, both = 0, each;
+    int status;
+    memset(&b, 0, sizeof b);
+    first.options = HET_CUDA_FIRST, b.model = &behind;
+    behind.sequences = m->sequences / 4 > 0 ? m->sequences / 4 : 1;
+    b.result = model_measure(&behind, "beside_behind_alone", steps, &other);
+    if (b.result == HET_OK) b.result = model_measure(&first, "beside_first_alone", steps, &alone);
+    if (b.result != HET_OK || pthread_create(&thread, NULL, background_run, &b) != 0) {
+        (void)model_close(&first, HET_OK);
+        return model_close(&behind, b.result != HET_OK ? b.result : HET_ERR_OOM);
+    }
+    status = (int)model_steps(&first, steps, &both);
+    __atomic_store_n(&b.stop, 1, __ATOMIC_SEQ_CST);
+    (void)pthread_join(thread, NULL);
+    each = b.steps > 0 ? b.seconds / (double)b.steps : 0;
+    if (status == HET_OK && b.result == HET_OK)
+        printf("{\"name\":\"beside\",\"ms\":%.6g,\"of_alone\":%.4g,\"behind_steps\":%lld,\"behind_ms\":%.6g,\"behind_of_alone\":%.4g}\n", 1e3 * both, both / alone,
+               (long long)b.steps, 1e3 * each, each > 0 ? other / each : 0);
+    status = model_close(&first, (het_result)status) | model_close(&behind, b.result);
+    return status == DONE ? DONE : FAILED;
+}
+
 /* ---- device memory from step to step ---- */
 
 int cudaMemGetInfo(size_t *available, size_t *all); /* of the CUDA runtime; its errors are an enum */
@@ -790,7 +839,8 @@ static int bench_lengths(bench_model *m, int64_t rounds) {
 }
 
 static const struct { const char *name; int (*run)(bench_model *, int64_t); } looks[] = {
-    { "count", bench_count }, { "streams", bench_count }, { "ablate", bench_ablate }, { "sweep", bench_sweep }, { "lengths", bench_lengths } };
+    { "count", bench_count }, { "streams", bench_count }, { "ablate", bench_ablate }, { "sweep", bench_sweep }, { "beside", bench_beside },
+    { "lengths", bench_lengths } };
 
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };

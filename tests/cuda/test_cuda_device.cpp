@@ -1046,6 +1046,27 @@ static void queues_wait_for_events(void **)
     stand_down();
 }
 
+/* Those of HET_CUDA_FIRST, before those of others. (A card without priorities has one for both.) */
+static void queues_that_go_first(void **)
+{
+    int priority[2], least, greatest;
+    stand_in(1);
+    for (int i = 0; i < 2; i++) {
+        het_device device;
+        rig r;
+        rig_start(&r, i ? HET_CUDA_FIRST : 0);
+        memset(&device, 0, sizeof device);
+        device.iface = r.d;
+        device.self = r.self;
+        assert_int_equal(cudaStreamGetPriority(static_cast<cudaStream_t>(het_cuda_stream(&device, r.queue)), &priority[i]), cudaSuccess);
+        rig_end(&r);
+    }
+    assert_int_equal(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
+    assert_int_equal(priority[0], least);
+    assert_int_equal(priority[1], (least + greatest) / 2);
+    stand_down();
+}
+
 /* What is captured runs when it is launched, with the arguments it was given: as often as it is launched, and not before. */
 static void graphs_of_a_queue(void **)
 {
@@ -1693,7 +1714,7 @@ static void cards_that_are_not_there(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events),
+        cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events), cmocka_unit_test(queues_that_go_first),
         cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(rows_with_room_for_chunks), cmocka_unit_test(more_shapes_than_places),
         cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
         cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),

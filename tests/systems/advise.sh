@@ -1,5 +1,5 @@
 #!/bin/bash
-# build/advise beside what it speaks of.   usage: tests/systems/advise.sh workers|cut
+# build/advise beside what it speaks of.   usage: tests/systems/advise.sh workers|burst|cut
 . "$(dirname "$0")/common.sh"
 case $1 in
 workers) # speed-ups of 1, 2 and 4 workers, from the profile of one, and measured
@@ -18,6 +18,19 @@ workers) # speed-ups of 1, 2 and 4 workers, from the profile of one, and measure
     works "${said}largest micro-batch in 64 MB: $(sed 's/.*"largest_micro_batch":\([0-9]*\).*/\1/' advice) sequences; servers for 4 workers: $(grep -o '"workers":4,[^}]*' advice |
         sed 's/.*"servers":\([0-9]*\).*/\1/')"
     does fits train "${T[@]}" --sequences "$(sed 's/.*"largest_micro_batch":\([0-9]*\).*/\1/' advice)" --micro-batches 1 --steps 1 --devices cpu:1/64M ;;
+burst) # numbers of workers, unit by unit, within 1.3 of one worker's device time; that plan's weights are one worker's
+    T=(--data "$text" --model llama:layers=4,width=96,heads=3,context=128,vocab=1024 --sequences 1 --micro-batches 8 --granule 1)
+    does profile train "${T[@]}" --steps 0 --devices cpu:1,cpu:1 --save-profile p.json
+    does advice advise --profile p.json --device cpu:1 --workers 1,2,4 --micro-batches 8 --length 128 --link 50us:2G --burst 1.3 --out plan.json --json
+    does table advise --profile p.json --device cpu:1 --workers 1,2,4 --micro-batches 8 --length 128 --link 50us:2G --burst 1.3
+    number() { sed 's/.*"'"$1"'":\([0-9.e+-]*\).*/\1/' advice; }
+    widths=$(grep -o '"workers":[0-9]*' advice | sort -u | wc -l)
+    said="$(sed -n 's/^ *\([0-9]*-[0-9]*\)  *\([0-9]*\) .*/units \1 on \2/p' table | paste -sd , | sed 's/,/, /g'): $(tail -n 2 table | paste -sd ';' | sed 's/; */; /g')"
+    is "$widths > 1 && $(number device_time) <= 1.3 && $(number seconds) < $(number one)" || short "$said"
+    does burst train "${T[@]}" --steps 3 --hash --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan plan.json
+    does one train "${T[@]}" --steps 3 --hash --devices cpu:1
+    [ "$(hash_of burst)" = "$(hash_of one)" ] || short "weights $(hash_of burst), one worker's are $(hash_of one)"
+    works "$said; weights $(hash_of one) of both" ;;
 cut) # by hand: 16 x 0.8 x 4/6 = 8.5333 and 1.4 x 8 x 0.9 = 10.08; 32 x 0.7 x 4/9 = 9.9556 and 1.4 x 16 x 0.8 x 4/6 = 11.9467
     does table advise --scaling 1=1:4,2=0.99:4,4=0.97:4,8=0.9:4,16=0.8:6,32=0.7:9 --cut 2=1.4
     grep -q '^     16 .* 8.5333 .* 10.0800$' table && grep -q '^     32 .* 9.9556 .* 11.9467$' table && grep -q '^from 16 devices' table || short "$(cat table)"

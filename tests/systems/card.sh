@@ -1,7 +1,7 @@
 #!/bin/bash
 # Rows that want a CUDA card: with make cuda build/bench_cuda cuda-tests, where nvidia-smi finds one. Elsewhere the same on the stand-in, with tiny
 # shapes: lines "works on the stand-in: ...", which say nothing of a card, and status 77: skipped.
-# usage: tests/systems/card.sh fused|ablate|sweep|layouts    layouts: on no card
+# usage: tests/systems/card.sh fused|ablate|sweep|beside|layouts    layouts: on no card
 . "$(dirname "$0")/common.sh"
 programs=${programs%/checked}
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)
@@ -110,10 +110,18 @@ layouts() {
         "$(sort -g runs | tail -n 1) the slowest; the planner proposes $chosen"
 }
 
+# What a context leaves of the card, given to another one behind it: a step of few tokens, which alone leaves much.
+beside() {
+    does log bench_cuda beside $model 1 $((length / 4)) $((50 * steps))
+    holds "$(field log beside of_alone) <= 1.05 && $(field log beside behind_of_alone) > 0" "$(cat log)"
+    works "${card:+$card: }$model, 1 x $((length / 4)) tokens: $(field log beside_first_alone ms) ms alone, $(field log beside ms) ms" \
+        "($(field log beside of_alone) of it) beside another that goes behind and keeps $(field log beside behind_of_alone) of the speed it has alone"
+}
+
 case $1 in
 layouts) layouts; exit ;;
-fused|ablate|sweep) [ -x "$programs/bench_cuda" ] || { echo "no $programs/bench_cuda: make cuda build/bench_cuda cuda-tests"; exit 77; } ;;
-*) short "$0 fused|ablate|sweep|layouts" ;;
+fused|ablate|sweep|beside) [ -x "$programs/bench_cuda" ] || { echo "no $programs/bench_cuda: make cuda build/bench_cuda cuda-tests"; exit 77; } ;;
+*) short "$0 fused|ablate|sweep|beside|layouts" ;;
 esac
 "$1"
 [ -n "$card" ] || exit 77

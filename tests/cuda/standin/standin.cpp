@@ -20,7 +20,7 @@
 
 typedef std::vector<std::function<void()>> work_list;
 struct CUstream_st {
-    int device, running;
+    int device, priority, running;
     uint64_t issued, done;
     std::deque<std::function<int()>> work; /* 0: it cannot run yet */
     work_list *kept; /* being captured */
@@ -355,23 +355,6 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t strea
     return cudaSuccess;
 }
 
-static cudaError_t new_stream(cudaStream_t *stream)
-{
-    NOT_CAPTURING();
-    *stream = new CUstream_st();
-    (*stream)->device = current_device;
-    gpu.streams.push_back(*stream);
-    gpu.count.live++;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    guard g(gpu.lock);
-    CALL(cudaErrorMemoryAllocation);
-    return new_stream(stream);
-}
-
 /* As of a card: -5 goes first. */
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
@@ -386,8 +369,21 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int pri
 {
     guard g(gpu.lock);
     CALL(cudaErrorMemoryAllocation);
-    CHECK(priority == -5, "a stream of a group that does not go first");
-    return new_stream(stream);
+    CHECK(priority <= 0 && priority >= -5, "a priority that the card has not");
+    NOT_CAPTURING();
+    *stream = new CUstream_st();
+    (*stream)->device = current_device;
+    (*stream)->priority = priority;
+    gpu.streams.push_back(*stream);
+    gpu.count.live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    guard g(gpu.lock);
+    *priority = stream->priority;
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

@@ -191,6 +191,7 @@ ncclResult_t appoint(const char *name, meeting_kind kind, const void *from, void
     called one;
     NCCL_CHECK(comm->call == COMM_IDLE, "a communicator was used while a call was in progress");
     NCCL_CHECK(stream != nullptr && is_open(stream) && stream->device == comm->device, "NCCL: a stream of another device");
+    NCCL_CHECK(stream->priority == -5, "NCCL: a stream of a group that does not go first");
     NCCL_CHECK(root >= 0 && root < ranks && peer >= 0 && peer < ranks, "NCCL: no such rank");
     NCCL_CHECK(from == nullptr || inside(gpu.memory, from, kind == MEETING_REDUCE_SCATTER ? many * bytes : bytes, comm->device),
                "NCCL: data is not in the device's memory");
