@@ -107,7 +107,8 @@ static void table_as_json(const char *path, const het_safetensors *file) {
     printf("]}");
 }
 
-static int inspect_file(const settings *s, const char *path, int first) {
+/* before: what JSON has in front of it. */
+static int inspect_file(const settings *s, const char *path, const char *before) {
     het_reader reader;
     het_safetensors *file = NULL;
     het_error error = { HET_OK, "" };
@@ -116,7 +117,7 @@ static int inspect_file(const settings *s, const char *path, int first) {
     if (result != HET_OK) return fail(BAD_INPUT, "%s: %s", path, bad != NULL ? bad : behind_name(error.text, path));
     result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &file, &error);
     if (result == HET_OK) {
-        if (s->json) printf("%s\n", first ? "" : ",");
+        if (s->json) printf("%s\n", before);
         if (s->json) table_as_json(path, file);
         else table_as_text(path, file);
     }
@@ -349,10 +350,9 @@ static int inspect_directory(const settings *s) {
             status = inspect_config(s, 1);
             break;
         }
-    if (s->json) printf("\"files\":[");
     for (i = 0; i < count && status == 0; i++) {
         if (!path_join(path, sizeof path, s->path, name[i])) status = fail(BAD_INPUT, "%s: path too long", s->path);
-        else status = inspect_file(s, path, i == 0);
+        else status = inspect_file(s, path, i == 0 ? "\"files\":[" : ",");
     }
     for (i = 0; i < count; i++) free(name[i]);
     free(name);
@@ -373,13 +373,10 @@ static int program(int argc, char **argv) {
     status = options_parse(summary, options, OPTIONS, &s, given, kept, argv);
     if (status >= 0) return status;
     if (s.path == NULL) return fail(BAD_INPUT, "FILE or DIR is missing; --help lists the options");
-    if (s.json) printf("{");
     if (is_directory(s.path)) {
+        if (s.json) printf("{");
         status = inspect_directory(&s);
-    } else {
-        if (s.json) printf("\"files\":[");
-        status = inspect_file(&s, s.path, 1);
-    }
+    } else status = inspect_file(&s, s.path, "{\"files\":[");
     if (s.json && status == 0) printf("]}\n");
     return status;
 }

@@ -198,6 +198,8 @@ refuses '--data pipe: a pipe or device, not a file' train --data pipe
 refuses '--tokenizer pipe: a pipe or device, not a file' train --data text --tokenizer pipe
 refuses '--init pipe: a pipe or device, not a file' train --data text --init pipe
 refuses 'pipe: a pipe or device, not a file' inspect pipe
+refuses 'nothere: No such file' inspect --json nothere
+report "$([ ! -s out ]; echo $?)" 'and begins no JSON' "$(cat out)"
 refuses '--data|empty' train --data empty
 refuses '--data|short|9 tokens|17' train --data short "${tiny[@]}"
 refuses '--data|odd.bin|3 bytes' train --data odd.bin "${tiny[@]}"
