@@ -585,6 +585,7 @@ static void bad_input_is_named(void **state)
     het_record record[1];
     het_error error;
     const double wrong[4] = { -1, 1e-10, 1e19, (double)NAN };
+    const char *sliced = "sliced-1f1b";
     double clock[2] = { 1, 1 };
     int i;
     (void)state;
@@ -606,7 +607,13 @@ static void bad_input_is_named(void **state)
     desc.window = 0, desc.end_canary = 7;
     EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "cleared");
     desc.end_canary = 0;
+    w.search.schedules = &sliced, w.search.schedule_count = 1;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "het_adapt_create|'sliced-1f1b'");
     assert_null(adapt);
+    desc.only_shares = HET_YES; /* then no plan is looked for */
+    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
+    het_adapt_destroy(adapt);
+    desc.only_shares = HET_DEFAULT, w.search.schedules = NULL, w.search.schedule_count = 0;
     EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
     memset(&timeline, 0, sizeof timeline);
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "het_adapt_start");

@@ -122,6 +122,7 @@ refuses '--experts|capacity inf|from 0 to 1e6' train --data text --experts 4,2,c
 refuses '--plan auto|csv' train --data text --plan auto --schedule lists.csv "${tiny[@]}"
 refuses '--profile|nothere' train --data text --plan auto --profile nothere "${tiny[@]}"
 refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
+refuses '--adapt|no plan is looked for with schedule|sliced-1f1b' train --data text --devices cpu:1,cpu:1 --plan pp --slices 2 --schedule sliced-1f1b --adapt "${tiny[@]}"
 refuses '--adapt|--schedule timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule timed --adapt "${tiny[@]}"
 refuses '--memory-limit|greedy or timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-h1 --memory-limit 2 "${tiny[@]}"
 refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"

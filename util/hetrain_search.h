@@ -6819,23 +6819,26 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
 
 /* ---- what was asked for ---- */
 
-static het_result heti_s_seek_orders(heti_s_seek *s) {
+/* order: [HETI_S_MOST_SCHEDULES] those that are looked at. */
+static het_result heti_s_seek_orders(const het_search_desc *d, const char *call, const het_schedule_kind **order,
+                                     int64_t *orders, het_error *error) {
     const het_schedule_kind *kind;
-    if (s->d.schedules == NULL) {
+    *orders = 0;
+    if (d->schedules == NULL) {
         for (int64_t i = 0; (kind = heti_s_order_at(i)) != NULL; i++)
-            if (kind->usual) s->order[s->orders++] = kind;
+            if (kind->usual) order[(*orders)++] = kind;
         return HET_OK;
     }
-    if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
-        return HETI_S_BAD(s->error, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+    if (d->schedule_count < 1 || d->schedule_count > HETI_S_MOST_SCHEDULES)
+        return HETI_S_BAD(error, "%s: %d schedules, not 1 to %d", call, d->schedule_count,
                           HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
-    for (int64_t i = 0; i < s->d.schedule_count; i++) {
-        const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
+    for (int64_t i = 0; i < d->schedule_count; i++) {
+        const char *name = d->schedules[i] != NULL ? d->schedules[i] : "";
         for (int64_t k = 0; (kind = heti_s_order_at(k)) != NULL && strcmp(name, kind->name) != 0; k++) {}
         if (kind == NULL)
-            return HETI_S_BAD(s->error, "het_plan_search: no plan is looked for with schedule '%s', not one of 1f1b, "
-                              "gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
-        s->order[s->orders++] = kind;
+            return HETI_S_BAD(error, "%s: no plan is looked for with schedule '%s', not one of 1f1b, "
+                              "gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", call, name);
+        order[(*orders)++] = kind;
     }
     return HET_OK;
 }
@@ -6900,7 +6903,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     HETI_T_TRY(heti_s_check_groups(d->cluster, "het_plan_search", s->error));
     s->random = d->seed;
     s->budget = d->evaluations;
-    return heti_s_seek_orders(s);
+    return heti_s_seek_orders(d, "het_plan_search", s->order, &s->orders, s->error);
 }
 
 static int heti_s_curve_valid(het_cost c) {
@@ -8220,6 +8223,8 @@ static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
 }
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
+    const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
+    int64_t orders;
     if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
         return HETI_S_BAD(error, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
@@ -8233,7 +8238,8 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
     if (d->window < 0 || d->window > HETI_S_WINDOW || d->steps < 0)
         return HETI_S_BAD(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
                           HETI_T_CAST(int64_t, HETI_S_WINDOW));
-    return HET_OK;
+    if (d->only_shares == HET_YES) return HET_OK;
+    return heti_s_seek_orders(d->search, "het_adapt_create", order, &orders, error); /* plans are looked for later */
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
