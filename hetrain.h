@@ -8535,6 +8535,8 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
 typedef struct heti_parameter {
     het_parameter_desc desc;  /* of the first unit with it; divide -1: others divide it in another way */
     int64_t count, block, offset; /* elements; offset is a multiple of 16 */
+    int64_t next;             /* of its block; -1: it is the last one */
+    int64_t first_unit, last_unit; /* that use it */
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     int32_t frozen, uses, hidden;
     int32_t rounded;          /* some unit takes them rounded where they are beside the floats */
@@ -8974,6 +8976,7 @@ typedef struct heti_chain {
     het_described_unit *unit;
     uint8_t *recompute;                  /* what desc.layout.recompute_unit points to */
     heti_parameter *parameter;
+    int64_t *name, names;                /* [names] 1 + the parameter with the name that is hashed there; 0: none */
     het_described_block *block;
     int64_t *use, *use_start;            /* units, block by block; [block_count + 1] where a block's begin */
 } heti_chain;
@@ -10505,12 +10508,22 @@ static size_t heti_step_workspace(const heti_rank *r, int64_t parameter) {
                          optimizer->workspace && !p->frozen ? optimizer->workspace(&call) : 0);
 }
 
+/* Which parameter has a name; where none has, the next new one. */
+static int64_t heti_find_parameter(heti_chain *chain, const char *name) {
+    uint64_t at = het_xxh64(name, strlen(name), 0) % HETI_CAST(uint64_t, chain->names);
+    while (chain->name[at] > 0 && strcmp(chain->parameter[chain->name[at] - 1].desc.name, name) != 0)
+        at = (at + 1) % HETI_CAST(uint64_t, chain->names);
+    if (chain->name[at] == 0) chain->name[at] = chain->parameter_count + 1;
+    return chain->name[at] - 1;
+}
+
 /* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
 static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
-    heti_parameter *to = ctx->chain.parameter;
+    heti_parameter *to;
     const int hidden = p->product && p->rows > 1 && p->columns > 1 && !ctx->chain.unit[unit].info.is_loss;
     size_t count, bytes;
-    for (*index = 0; *index < ctx->chain.parameter_count && strcmp(to->desc.name, p->name) != 0; ++*index) to++;
+    *index = heti_find_parameter(&ctx->chain, p->name);
+    to = &ctx->chain.parameter[*index];
     if (p->divide < 0 || p->divide > 3 || p->piece < 0 || (p->piece > 0 && (p->divide == 1 ? p->rows : p->columns) %
         p->piece != 0) || (p->divide == 3 && (p->grid[0] < 1 || p->grid[1] < 1 || p->grid[2] < 1 || p->grid[3] < 1 ||
         p->rows % p->grid[0] != 0 || p->columns % p->grid[1] != 0)))
@@ -10526,7 +10539,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
                              "earlier unit", unit, p->name, p->rows, p->columns, to->desc.rows, to->desc.columns);
         if (to->desc.divide != p->divide || to->desc.by_heads != p->by_heads || to->desc.piece != p->piece ||
             memcmp(to->desc.grid, p->grid, sizeof p->grid) != 0) to->desc.divide = -1;
-        to->uses++;
+        to->last_unit = unit;
         if (!p->bf16 && to->type == HET_BF16) to->type = HET_F32;
         to->desc.int8 = to->desc.int8 && p->int8;
         to->hidden = to->hidden && hidden;
@@ -10534,12 +10547,10 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         return HET_OK;
     }
     ctx->chain.parameter_count++;
-    memset(to, 0, sizeof *to);
     to->desc = *p;
-    to->desc.name[sizeof to->desc.name - 1] = 0;
     to->count = HETI_CAST(int64_t, count);
     ctx->chain.parameters += to->count;
-    to->uses = 1;
+    to->first_unit = to->last_unit = unit;
     to->exponent = HETRAIN_NO_EXPONENT;
     to->hidden = hidden;
     to->rounded = p->rounded;
@@ -10560,8 +10571,10 @@ static int heti_passes_on(const het_unit_info *info) {
 static het_result heti_build_chain(het_ctx *ctx) {
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
-        for (int64_t p = 0; p < unit->info.parameters; p++)
+        for (int64_t p = 0; p < unit->info.parameters; p++) {
+            unit->info.parameter[p].name[sizeof unit->info.parameter[p].name - 1] = 0;
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
+        }
         if (u == ctx->chain.unit_count - 1 ? !unit->info.is_loss || unit->info.out_streams > 0 :
             unit->info.is_loss && !heti_passes_on(&unit->info))
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain makes the loss "
@@ -10577,22 +10590,27 @@ static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
     return i < unit->info.parameters;
 }
 
-/* Sorts parameters into blocks, in table order, and lays them out within. */
+/* Sorts parameters into blocks, in table order, and lays them out within. Those of one block have
+   the same first unit. */
 static void heti_build_blocks(het_ctx *ctx) {
     heti_chain *chain = &ctx->chain;
     for (int64_t p = 0; p < chain->parameter_count; p++) {
         heti_parameter *parameter = &chain->parameter[p];
-        het_described_block *block = chain->block;
+        const int64_t *like = chain->unit[parameter->first_unit].parameter;
+        het_described_block *block = chain->block + chain->block_count;
         int64_t *use = chain->use + chain->use_count, uses = 0;
-        for (int64_t u = 0; u < chain->unit_count; u++)
+        for (int64_t u = parameter->first_unit; u <= parameter->last_unit; u++)
             if (heti_unit_uses(&chain->unit[u], p)) use[uses++] = u;
-        while (block < chain->block + chain->block_count && (block->frozen != parameter->frozen ||
-               block->uses != uses || memcmp(chain->use + block->first_use, use,
-                                             HETI_CAST(size_t, uses) * sizeof *use) != 0)) block++;
+        for (; *like != p; like++) {
+            block = &chain->block[chain->parameter[*like].block];
+            if (block->frozen == parameter->frozen && block->uses == uses && memcmp(chain->use + block->first_use, use,
+                HETI_CAST(size_t, uses) * sizeof *use) == 0) break;
+            block = chain->block + chain->block_count;
+        }
         parameter->block = block - chain->block;
         parameter->uses = HETI_CAST(int32_t, uses);
         if (parameter->block == chain->block_count) {
-            block->parameter = p;
+            block->parameter = -1;
             block->frozen = parameter->frozen;
             block->first_use = chain->use_count;
             block->uses = uses;
@@ -10602,6 +10620,11 @@ static void heti_build_blocks(het_ctx *ctx) {
         block->elements += heti_ceil_div(parameter->count, 16) * 16;
         parameter->weight_offset = block->weight_floats;
         block->weight_floats += heti_ceil_div(heti_weight_floats(parameter->type, parameter->count), 16) * 16;
+    }
+    for (int64_t p = chain->parameter_count - 1; p >= 0; p--) {
+        int64_t *first = &chain->block[chain->parameter[p].block].parameter;
+        chain->parameter[p].next = *first;
+        *first = p;
     }
 }
 
@@ -10634,6 +10657,8 @@ static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
     heti_arena *arena = &ctx->host;
     ctx->chain.recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->chain.unit_count : 0);
     ctx->chain.parameter = HETI_TAKE(arena, heti_parameter, uses);
+    ctx->chain.names = 2 * uses;
+    ctx->chain.name = HETI_TAKE(arena, int64_t, ctx->chain.names);
     ctx->chain.block = HETI_TAKE(arena, het_described_block, uses);
     ctx->chain.use = HETI_TAKE(arena, int64_t, uses);
     ctx->chain.use_start = HETI_TAKE(arena, int64_t, uses + 1);
@@ -10829,10 +10854,9 @@ static int heti_used_within(const het_ctx *ctx, int64_t b, int64_t begin, int64_
 static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
     const int64_t end = ctx->chain.block[block].elements;
     int64_t best = 0;
-    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = ctx->chain.block[block].parameter; p >= 0; p = ctx->chain.parameter[p].next) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         int64_t inside = target - parameter->offset, cut;
-        if (parameter->block != block) continue;
         if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
         inside = (inside + 512) / 1024 * 1024;
         cut = inside >= parameter->count ? end : parameter->offset + inside;
@@ -10904,8 +10928,8 @@ static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
     if (ctx->share.updates > 1) return !ctx->chain.block[b].frozen && !heti_keeps(ctx->share.plan, rank);
     if (!team || !team->columns) return 0;
-    for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
-        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].desc.divide > 0) return 1;
+    for (int64_t p = ctx->chain.block[b].parameter; p >= 0; p = ctx->chain.parameter[p].next)
+        if (ctx->chain.parameter[p].desc.divide > 0) return 1;
     return 0;
 }
 
@@ -10935,10 +10959,9 @@ static int64_t heti_box_floats(const heti_parameter *p, const het_box *box) {
 /* Where a parameter's box begins among a rank's of its block, in floats; -1: how many all take. */
 static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
     int64_t sum = 0;
-    for (int64_t p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
-        const heti_parameter *other = &ctx->chain.parameter[p];
-        const het_box box = heti_box_of(ctx, rank, &other->desc);
-        if (other->block == b) sum += heti_ceil_div(heti_box_floats(other, &box), 32) * 32;
+    for (int64_t p = ctx->chain.block[b].parameter; p >= 0 && p != parameter; p = ctx->chain.parameter[p].next) {
+        const het_box box = heti_box_of(ctx, rank, &ctx->chain.parameter[p].desc);
+        sum += heti_ceil_div(heti_box_floats(&ctx->chain.parameter[p], &box), 32) * 32;
     }
     return sum;
 }
@@ -10985,22 +11008,21 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
 /* The next run of what a rank uses of a block behind the one before, before element `end`; all of
    it at once where it uses the block whole. */
 static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t end, heti_box_run *run) {
-    if (run->count == 0) {
-        run->boxed = heti_is_boxed(ctx, rank, b);
-        run->parameter = ctx->chain.block[b].parameter - 1;
-    }
+    int64_t next = run->count == 0 ? ctx->chain.block[b].parameter : ctx->chain.parameter[run->parameter].next;
+    if (run->count == 0) run->boxed = heti_is_boxed(ctx, rank, b);
     if (!run->boxed) {
         run->place = run->first += run->count;
         run->count = end - run->first;
         return run->count > 0;
     }
     if (run->count > 0 && heti_next_in_box(&ctx->chain.parameter[run->parameter], end, run)) return 1;
-    while (++run->parameter < ctx->chain.parameter_count) {
-        const heti_parameter *p = &ctx->chain.parameter[run->parameter];
-        if (p->block != b || p->offset + p->count <= run->first + run->count) continue;
+    for (; next >= 0; next = ctx->chain.parameter[next].next) {
+        const heti_parameter *p = &ctx->chain.parameter[next];
+        if (p->offset + p->count <= run->first + run->count) continue;
         if (p->offset >= end) return 0;
+        run->parameter = next;
         run->box = heti_box_of(ctx, rank, &p->desc);
-        run->box_place = heti_box_place(ctx, rank, b, run->parameter);
+        run->box_place = heti_box_place(ctx, rank, b, next);
         if (heti_next_in_box(p, end, run)) return 1;
     }
     return 0;
@@ -11557,12 +11579,10 @@ static int64_t heti_expanded_place(const heti_rank *r, int64_t unit, int64_t i) 
 
 /* Where an element of a block, at which it may be cut, lies among its weights: floats. */
 static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element) {
-    int64_t p = ctx->chain.block[b].parameter, last = p;
+    const heti_parameter *p = &ctx->chain.parameter[ctx->chain.block[b].parameter];
     if (element == ctx->chain.block[b].elements) return ctx->chain.block[b].weight_floats;
-    for (; p < ctx->chain.parameter_count; p++)
-        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].offset <= element) last = p;
-    element -= ctx->chain.parameter[last].offset;
-    return ctx->chain.parameter[last].weight_offset + heti_weight_floats(ctx->chain.parameter[last].type, element);
+    while (p->next >= 0 && ctx->chain.parameter[p->next].offset <= element) p = &ctx->chain.parameter[p->next];
+    return p->weight_offset + heti_weight_floats(p->type, element - p->offset);
 }
 
 /* The cluster that a holder is in. */
@@ -11883,9 +11903,8 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
     const int sole = owners->holders == 1 && !sharded && r->ctx->share.updates == 1;
     int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);
     for (int vectors = 0; vectors <= sole; vectors++)
-        for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
-            const heti_parameter *parameter = &r->ctx->chain.parameter[p];
-            if (parameter->block != b || (sole && (parameter->desc.columns == 1) != vectors)) continue;
+        for (p = r->ctx->chain.block[b].parameter; p >= 0; p = r->ctx->chain.parameter[p].next) {
+            if (sole && (r->ctx->chain.parameter[p].desc.columns == 1) != vectors) continue;
             part->sum_at[p] = at;
             if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
         }
