@@ -4506,6 +4506,8 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_INT8, 0),
     HETI_DESC(HETI_ENUM, streams, HET_F32, HET_F32, HET_BF16, 1),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
+    HETI_DESC(HETI_INTEGER, layout.device_count, 1, 1, 2048, 0),
+    HETI_DESC(HETI_INTEGER, emulate.link_count, 0, 0, 1048576, 0),
     HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
     HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
     HETI_DESC_CHOICE(layout.recompute, 0), HETI_DESC_CHOICE(inference, 0),
@@ -6458,6 +6460,14 @@ static int64_t heti_leader(const het_plan *plan, int64_t rank) {
     return team ? team->leader : rank;
 }
 
+/* Whether a rank, or its team, has a stage. */
+static int heti_has_stages(const het_plan *plan, int64_t rank) {
+    const int64_t leader = heti_leader(plan, rank);
+    int64_t s = 0;
+    while (s < plan->stages && plan->stage[s].rank != leader) s++;
+    return s < plan->stages;
+}
+
 static int64_t heti_team_size(const het_plan *plan, int64_t leader) {
     int64_t count;
     (void)het_plan_team(plan, leader, &count);
@@ -6796,15 +6806,13 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
 }
 
 static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
-    int64_t s;
     if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
         return heti_invalid(error, where, "the plan's shard is %i", plan->shard);
     for (int64_t r = 0; r < plan->ranks; r++) {
         if (plan->near && plan->near[r] < 0)
             return heti_invalid(error, where, "rank %d is near set %d", r, plan->near[r]);
         if (!heti_keeps(plan, r)) continue;
-        for (s = 0; s < plan->stages && plan->stage[s].rank != heti_leader(plan, r); s++) {}
-        if (s < plan->stages || heti_team_size(plan, r) > 1)
+        if (heti_has_stages(plan, r) || heti_team_size(plan, r) > 1)
             return heti_invalid(error, where, "rank %d is a keeper and has a stage", r);
         if (!(plan->state_share[r] > 0.0))
             return heti_invalid(error, where, "keeper %d has no share of the state", r);
@@ -8909,7 +8917,7 @@ typedef struct heti_share {
     het_plan *plan;
     het_schedule *schedule;
     het_limits limits;                   /* het_desc's while it is in use */
-    int64_t max_granule_tokens, keepers;
+    int64_t keepers;
     int32_t near;                        /* 1: weights are sharded, and there are several near sets */
     int32_t boxes;                       /* 1: some blocks are used apart from what is owned (heti_is_boxed) */
     int64_t updates;                     /* of weights in a step, where it trains */
@@ -10181,7 +10189,6 @@ HETRAIN_API void het_desc_defaults(het_desc *desc) {
     if (het_model_complete(&desc->model, NULL) != HET_OK) {
         /* fields stay as they are; het_create names the bad one */
     }
-    if (desc->layout.device_count == 0) desc->layout.device_count = 1;
     if (desc->limits.max_tokens == 0)
         desc->limits.max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4
                                       ? 4 * desc->model.context : INT64_MAX;
@@ -10201,13 +10208,10 @@ static int heti_link_is_time(const het_link *l) {
 }
 
 static het_result heti_check_links(het_error *e, const het_desc *d) {
-    HETI_TRY(heti_check_range(e, "link_count", d->emulate.link_count, 0, 1 << 20));
     if (d->emulate.link_count > 0 && !d->emulate.links)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.link_count is %d, links is NULL", d->emulate.link_count);
     for (int64_t i = 0; i < d->emulate.link_count; i++) {
         const het_link *l = &d->emulate.links[i];
-        if (l->from < 0 || l->to < 0 || l->from == l->to)
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d", i, l->from, l->to);
         if (!heti_link_is_time(l))
             return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must "
                              "be >= 0 and below an hour", i, l->latency, l->bandwidth);
@@ -10230,7 +10234,6 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
         return heti_fail(e, HET_ERR_INVALID, "het_desc.streams is bf16, het_desc.dtype is f32; it must be bf16, too");
     if (!d->host.store.put != !d->host.store.get)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.host.store needs both put and get");
-    HETI_TRY(heti_check_range(e, "device_count", d->layout.device_count, 1, 2048));
     if (d->layout.device_count > 1 && !d->layout.devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.device_count is %d and devices is NULL",
                          d->layout.device_count);
@@ -10240,10 +10243,6 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          "het_desc.layout.device_count is %d; this build has no threads and drives one device",
                          d->layout.device_count);
 #endif
-    if ((d->limits.max_slices > 1 || (d->layout.plan && d->layout.plan->slices > 1)) && d->model.causal == HET_NO)
-        return heti_fail(e, HET_ERR_INVALID,
-                         "het_desc.limits.max_slices is %d, but a bidirectional model cannot be sliced",
-                         d->layout.plan ? d->layout.plan->slices : d->limits.max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
     else if (d->unit_count)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
@@ -10459,7 +10458,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
     het_result result;
     memset(info, 0, sizeof *info);
     info->max_tokens = r && r->part ? r->part->tokens : ctx->desc.limits.max_tokens;
-    info->max_granule_tokens = heti_min(ctx->share.max_granule_tokens, info->max_tokens);
+    info->max_granule_tokens = heti_min(heti_longest_granule(&ctx->desc), info->max_tokens);
     info->max_sequences = ctx->desc.limits.max_sequences;
     info->compute = ctx->desc.dtype;
     info->streams = ctx->desc.streams;
@@ -10689,10 +10688,12 @@ static het_result heti_build_tables(het_ctx *ctx) {
         ctx->desc.layout.recompute_unit = ctx->chain.recompute;
     }
     for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
-        ctx->emulated.link[i] = ctx->desc.emulate.links[i];
-        if (ctx->emulated.link[i].from >= ctx->world.ranks || ctx->emulated.link[i].to >= ctx->world.ranks)
+        const het_link *link = &ctx->desc.emulate.links[i];
+        if (heti_min(link->from, link->to) < 0 || heti_max(link->from, link->to) >= ctx->world.ranks ||
+            link->from == link->to)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d of %d", i,
-                             ctx->emulated.link[i].from, ctx->emulated.link[i].to, ctx->world.ranks);
+                             link->from, link->to, ctx->world.ranks);
+        ctx->emulated.link[i] = *link;
     }
     ctx->desc.emulate.links = ctx->emulated.link;
     return HET_OK;
@@ -11193,11 +11194,7 @@ static void heti_find_groups(het_ctx *ctx) {
 
 /* Whether a rank has something of the model. */
 static int heti_works(const het_ctx *ctx, int64_t rank) {
-    const int64_t leader = heti_leader(ctx->share.plan, rank);
-    if (heti_keeps(ctx->share.plan, rank)) return 1;
-    for (int64_t s = 0; s < ctx->share.plan->stages; s++)
-        if (ctx->share.plan->stage[s].rank == leader) return 1;
-    return 0;
+    return heti_keeps(ctx->share.plan, rank) || heti_has_stages(ctx->share.plan, rank);
 }
 
 /* A rank's place in the tree; NULL: it has none. */
@@ -11452,7 +11449,7 @@ static het_result heti_check_chains(heti_rank *r) {
    largest slice can hold. */
 static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank, int64_t tokens) {
     het_team_limits limits;
-    het_plan_rows(ctx->share.plan, rank, tokens, ctx->desc.limits.max_sequences, ctx->share.max_granule_tokens,
+    het_plan_rows(ctx->share.plan, rank, tokens, ctx->desc.limits.max_sequences, heti_longest_granule(&ctx->desc),
                   &limits);
     return limits;
 }
@@ -11644,29 +11641,16 @@ static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t
     return heti_via(o->cluster, o->clusters, i, k) == i || heti_via(o->cluster, o->clusters, k, i) == k;
 }
 
-static int heti_same_holders(const heti_owners *a, const heti_owners *b) {
-    return a->holders == b->holders &&
-           memcmp(a->holder, b->holder, HETI_CAST(size_t, a->holders) * sizeof *a->holder) == 0;
-}
-
 /* The flows with ranks that share a block's with this one, written to `flow` unless it is NULL. */
 static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
-    const het_ctx *ctx = r->ctx;
-    int64_t earlier, count = 0;
-    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
-        const heti_owners *owners = &ctx->share.owners[b];
-        if (b > 0 && heti_same_holders(owners, owners - 1) && owners->clusters == owners[-1].clusters &&
-            ctx->chain.block[b].frozen == ctx->chain.block[b - 1].frozen) continue;
-        for (int64_t k = 0; k < owners->holders; k++) {
-            const int64_t peer = owners->holder[k];
-            for (earlier = 0; earlier <= b && !heti_share_flows(ctx, earlier, r->rank, peer); earlier++) {}
-            if (earlier != b) continue;
-            for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
-                if (!flow) continue;
-                flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
-                flow[count].receives = i % 2;
-                flow[count].peer = peer;
-            }
+    int64_t count = 0, b;
+    for (int64_t peer = 0; peer < r->ctx->world.ranks; peer++) {
+        for (b = 0; b < r->ctx->chain.block_count && !heti_share_flows(r->ctx, b, r->rank, peer); b++) {}
+        for (int32_t i = 0; i < 2 * HETI_FLOWS && b < r->ctx->chain.block_count; i++, count++) {
+            if (!flow) continue;
+            flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
+            flow[count].receives = i % 2;
+            flow[count].peer = peer;
         }
     }
     return count;
@@ -12234,12 +12218,9 @@ static int64_t heti_graph_places(const heti_rank *r) {
 /* What messages, exchanges and flows of a rank need on the host. */
 static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
-    const int64_t outgoing = r->ctx->world.ranks > 1 ? 2 : 0;
+    const int64_t messages = part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0);
+    heti_post *posts = HETI_TAKE(arena, heti_post, messages * part->crossings);
     size_t mark;
-    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
-        heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
-        if (arena->base) part->message[i].post = post;
-    }
     for (int64_t i = 0; i < part->flow.flows; i++) {
         const int64_t slots = heti_flow_slots(r, i);
         heti_post *post = HETI_TAKE(arena, heti_post, slots);
@@ -12251,9 +12232,11 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
         part->flow.flow[i].slot = heti_flow_data(r, i);
     }
     mark = arena->used;
-    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
+    for (int64_t i = 0; i < messages; i++) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE + HETI_CAST(int64_t, part->message_bytes));
-        if (arena->base) part->message[i].data = data;
+        if (!arena->base) continue;
+        part->message[i].post = posts + i * part->crossings;
+        part->message[i].data = data;
     }
     for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
@@ -12423,6 +12406,9 @@ static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_take_plan(ctx));
     HETI_TRY(heti_take_cuts(ctx));
     HETI_TRY(heti_take_shard(ctx));
+    if (ctx->share.plan->slices > 1 && ctx->desc.model.causal == HET_NO)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the plan (or, without one, het_desc.limits.max_slices) has "
+                         "%d slices, but a bidirectional model cannot be sliced", ctx->call, ctx->share.plan->slices);
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
                          "most as many granules", ctx->call, ctx->share.plan->slices, ctx->desc.limits.max_tokens);
@@ -12700,7 +12686,6 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     ctx->world.transport = desc->layout.transport;
     ctx->chain.unit_count = desc->units ? desc->unit_count : heti_unit_count(&desc->model);
     ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
-    ctx->share.max_granule_tokens = heti_longest_granule(desc);
     ctx->share.limits = desc->limits;
     HETI_TRY(heti_find_ranks(ctx));
     HETI_TRY(heti_build_tables(ctx));
@@ -12934,10 +12919,10 @@ static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int
 
 static het_result heti_check_longest(het_ctx *ctx, int64_t index, const int64_t *start, int64_t granules) {
     for (int64_t g = 0; g < granules; g++)
-        if (start[g + 1] - start[g] > ctx->share.max_granule_tokens)
+        if (start[g + 1] - start[g] > heti_longest_granule(&ctx->desc))
             return heti_fail(&ctx->error, HET_ERR_LIMIT,
                              "micro-batch %d: granule %d has %d tokens, the longest planned is %d", index, g,
-                             start[g + 1] - start[g], ctx->share.max_granule_tokens);
+                             start[g + 1] - start[g], heti_longest_granule(&ctx->desc));
     return HET_OK;
 }
 
@@ -13083,7 +13068,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t p, int64_t m) {
         if (cut[i + 1].row - cut[i].row > most)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: slice %d has %d tokens, the longest planned "
                              "is %d: with max_sequences 1 that of granules of %d", m, i, cut[i + 1].row - cut[i].row,
-                             most, ctx->share.max_granule_tokens);
+                             most, heti_longest_granule(&ctx->desc));
         heti_cut_teams(plan, start, cut[i].granule, cut[i + 1].granule, cut + plan->slices + 1 + i * plan->members);
     }
     ctx->task.granules += granules;
@@ -16334,18 +16319,19 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
-/* What one owner has of one array (0: the weight, k: state slot k - 1) of one parameter, at most 2
-   HETI_STAGING elements. */
-typedef struct heti_extent { int64_t parameter, first, count, array, rank; } heti_extent;
+/* What one owner has of a parameter's weight or of one of its moments, at most 2 HETI_STAGING
+   elements. */
+typedef struct heti_extent { int64_t parameter, first, count, rank; het_array array; } heti_extent;
 
 /* The next extent of blocks with such owners; all zeros come before the first. */
 static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, heti_extent *extent) {
     const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
-    if (extent->count > 0 && !p->frozen && extent->array < ctx->slots) {
-        extent->array++;
+    const het_array next = extent->array == HET_WEIGHT ? HET_MOMENT0 : HETI_CAST(het_array, extent->array + 1);
+    if (extent->count > 0 && heti_has_values(ctx, extent->parameter, next)) {
+        extent->array = next;
         return 1;
     }
-    extent->array = 0;
+    extent->array = HET_WEIGHT;
     extent->first += extent->count;
     if (extent->first == p->count) {
         extent->first = 0;
@@ -16357,10 +16343,6 @@ static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, het
     return 1;
 }
 
-static het_array heti_extent_array(const heti_extent *extent) {
-    return extent->array == 0 ? HET_WEIGHT : HETI_CAST(het_array, HET_MOMENT0 + extent->array - 1);
-}
-
 /* The elements that local ranks own; with `to` they are copied there. */
 static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
     heti_extent extent;
@@ -16370,8 +16352,7 @@ static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
         if (!r) continue;
         if (to) {
             memset(&r->error, 0, sizeof r->error);
-            if (heti_read_local(r, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
-                                to + *count) != HET_OK)
+            if (heti_read_local(r, extent.parameter, extent.array, extent.first, extent.count, to + *count) != HET_OK)
                 return heti_move_error(ctx, r);
         }
         *count += extent.count;
@@ -16386,7 +16367,7 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
     const int64_t low = p->offset + extent->first;
     for (int64_t i = 0; i < owners->holders; i++)
         if (heti_process_of(ctx, owners->holder[i]) == process &&
-            heti_has_some(ctx, p->block, i, extent->array == 0, low, low + extent->count))
+            heti_has_some(ctx, p->block, i, extent->array == HET_WEIGHT, low, low + extent->count))
             return 1;
     return 0;
 }
@@ -16404,8 +16385,7 @@ static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, fl
                 HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, extent.rank), q, q + 1, data,
                                         HETI_CAST(size_t, extent.count) * sizeof *data));
         if (heti_wants_extent(ctx, ctx->world.process, &extent))
-            HETI_TRY(heti_write_values(ctx, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
-                                       data));
+            HETI_TRY(heti_write_values(ctx, extent.parameter, extent.array, extent.first, extent.count, data));
         if (local) staged += extent.count;
     }
     return HET_OK;
@@ -16479,11 +16459,6 @@ static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x",
                          HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
     HETI_TRY(heti_desc_check_fields(&ctx->desc, &ctx->error));
-    if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
-        return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
-                         d->plan->slices);
-    ctx->share.max_granule_tokens = heti_longest_granule(&ctx->desc);
     ctx->desc.layout.plan = d->plan;
     ctx->desc.layout.schedule = d->schedule;
     return heti_build_share(ctx);
