@@ -8766,7 +8766,7 @@ typedef struct heti_inside { const char *callback; het_error refused; } heti_ins
 /* What the plan decides of a rank: its stages, the places of what is in flight, its messages and
    reductions, the map of its memory and the records of its last step. */
 typedef struct heti_part {
-    heti_arena host;                     /* tables and message buffers */
+    heti_arena stages, host;             /* of stages, units, programs and ends; of all other tables and buffers */
     het_memory sizes;
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
     int64_t numbers;                     /* planned stages */
@@ -10123,7 +10123,7 @@ static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
 static void heti_close_ends(heti_rank *r, heti_part *part) {
     const het_queue_iface *queues = r->device.iface->queues;
     het_event **event;
-    if (!part->end) return; /* its tables were never made */
+    if (!part->end || !part->host.base) return; /* its tables were never made */
     for (int64_t i = 0; i < heti_queue_count(part); i++)
         if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
     for (int64_t i = 0; (event = heti_event_of(part, i)) != NULL; i++)
@@ -11404,7 +11404,32 @@ static void heti_find_stages(heti_rank *r) {
     }
 }
 
-/* Units of a stage, described with the rank's device. */
+/* What het_plan_rows says of a rank; of rank -1, which is in no team, how much of a micro-batch the
+   largest slice can hold. */
+static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank, int64_t tokens) {
+    het_team_limits limits;
+    het_plan_rows(ctx->share.plan, rank, tokens, ctx->desc.limits.max_sequences, heti_longest_granule(&ctx->desc),
+                  &limits);
+    return limits;
+}
+
+static int64_t heti_slice_rows(const het_ctx *ctx, int64_t most) { return heti_rank_rows(ctx, -1, most).rows; }
+
+/* Whether a team's leader shows its hook the rows of all members. */
+static int heti_shows_whole(const heti_rank *r) {
+    return r->ctx->desc.host.hook && r->ctx->desc.host.hook_whole == HET_YES && r->part->members > 1;
+}
+
+static void heti_layout_stages(heti_rank *r) {
+    heti_part *part = r->part;
+    part->stage = HETI_TAKE(&part->stages, heti_stage, part->stage_count);
+    part->placed = HETI_TAKE(&part->stages, heti_placed, part->placed_count);
+    part->program = HETI_TAKE(&part->stages, het_program, heti_has_programs(r) ? part->placed_count : 0);
+    part->end = HETI_TAKE(&part->stages, heti_endpoint, part->ends + 1);
+}
+
+/* Units of the rank's stages, described with its device, and the most bytes that leave, or come, in
+   one exchange of them. */
 static het_result heti_place_units(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -11428,6 +11453,10 @@ static het_result heti_place_units(heti_rank *r) {
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : recompute != 0 || layout->recompute == HET_YES);
             if (stage->whole) unit->recompute = 1;
+            part->exchange_bytes = heti_max_size(part->exchange_bytes, unit->info.exchange);
+            for (int64_t i = 0; i < unit->info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
+                part->exchange_bytes = heti_max_size(part->exchange_bytes,
+                    HETI_CAST(size_t, heti_slice_rows(ctx, part->tokens) * unit->info.out_width[i]) * sizeof(float));
         }
     }
     return HET_OK;
@@ -11444,17 +11473,6 @@ static het_result heti_check_chains(heti_rank *r) {
                      "cannot go on with a product that another one began", r->ctx->call, r->rank,
                      r->device.iface->name);
 }
-
-/* What het_plan_rows says of a rank; of rank -1, which is in no team, how much of a micro-batch the
-   largest slice can hold. */
-static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank, int64_t tokens) {
-    het_team_limits limits;
-    het_plan_rows(ctx->share.plan, rank, tokens, ctx->desc.limits.max_sequences, heti_longest_granule(&ctx->desc),
-                  &limits);
-    return limits;
-}
-
-static int64_t heti_slice_rows(const het_ctx *ctx, int64_t most) { return heti_rank_rows(ctx, -1, most).rows; }
 
 /* The rank's place in its team, and how many rows of a micro-batch and a slice it can have; a rank
    without stages, which has none, those of het_limits. */
@@ -11473,29 +11491,6 @@ static void heti_find_team(heti_rank *r) {
     part->member = team->member = part->limits.member;
     for (int64_t i = 0; i < team->members && team->plan; i++)
         part->limits.node[i] = heti_process_of(r->ctx, team->plan[i].rank);
-}
-
-/* Whether a team's leader shows its hook the rows of all members. */
-static int heti_shows_whole(const heti_rank *r) {
-    return r->ctx->desc.host.hook && r->ctx->desc.host.hook_whole == HET_YES && r->part->members > 1;
-}
-
-/* The most bytes that leave, or come, in one exchange of the rank's units. */
-static het_result heti_find_exchanges(heti_rank *r) {
-    het_ctx *ctx = r->ctx;
-    const het_plan *plan = ctx->share.plan;
-    het_unit_info info;
-    het_program program;
-    for (int64_t s = 0; s < plan->stages && r->part->members > 1; s++)
-        for (int64_t u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
-             u < plan->stage[s].unit_end; u++) {
-            HETI_TRY(heti_describe(ctx, u, r, &program, &info));
-            r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
-            for (int64_t i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
-                r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes,
-                    HETI_CAST(size_t, heti_slice_rows(ctx, r->part->tokens) * info.out_width[i]) * sizeof(float));
-        }
-    return HET_OK;
 }
 
 /* Bytes of `rows` rows of the streams into unit `unit`, out of the one before. */
@@ -11757,17 +11752,14 @@ static int64_t heti_reach(const heti_owners *o) {
 /* What the rank's flows need: peers and buffers. */
 static void heti_count_flows(heti_rank *r) {
     const het_ctx *ctx = r->ctx;
-    const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
     flow->flows = heti_find_flows(r, NULL);
-    for (int64_t s = 0; s < ctx->share.plan->stages; s++) {
-        const het_stage *stage = &ctx->share.plan->stage[s];
-        for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
+    for (int64_t s = 0; s < r->part->stage_count; s++)
+        for (int64_t u = r->part->stage[s].unit_begin; u < r->part->stage[s].unit_end; u++) {
             flow->floats[0] = heti_max(flow->floats[0], heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
             flow->floats[1] = heti_max(flow->floats[1], heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
             r->part->expanded_floats = heti_max(r->part->expanded_floats, heti_expanded_place(r, u, -1));
         }
-    }
     for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
         const int moves = heti_is_shared(ctx, b) && (owners->clusters > 1 || owners->group[0] < 0),
@@ -11811,8 +11803,15 @@ static het_result heti_count_needs(heti_rank *r) {
                                 &ctx->allocator, &needs, &ctx->error));
     heti_find_team(r);
     HETI_TRY(heti_check_chains(r));
-    HETI_TRY(heti_find_exchanges(r));
+    part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
+                    HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
+                    HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, part->tokens);
     heti_find_stages(r);
+    heti_find_ends(r);
+    HETI_TAKE_ALL(&part->stages, &ctx->allocator, ctx->call, &ctx->error, heti_layout_stages(r));
+    heti_find_stages(r);
+    heti_find_ends(r);
+    HETI_TRY(heti_place_units(r));
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
     part->versions = ctx->share.updates > 1 ? needs.versions : 1;
     part->predicts = ctx->share.updates > 1 && needs.predicts;
@@ -11825,12 +11824,8 @@ static het_result heti_count_needs(heti_rank *r) {
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->numbers);
     part->chain_count = heti_max(needs.chains, part->numbers);
-    part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
-                    HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
-                    HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, part->tokens);
     part->message_count = needs.messages;
     heti_count_messages(r);
-    heti_find_ends(r);
     heti_count_flows(r);
     return HET_OK;
 }
@@ -12256,14 +12251,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     int64_t **const of_blocks[] = { &part->weight_at, &part->own_at, &part->box_at, &part->box_sum_at, &part->state_at,
                                     &part->gathered, &part->stepped, &part->given };
     for (int i = 0; i < HETI_COUNT(of_blocks); i++) *of_blocks[i] = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
-    part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
     if (arena->base) part->outgoing = part->message + part->message_count;
-    part->program = HETI_TAKE(arena, het_program, heti_has_programs(r) ? part->placed_count : 0);
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
     part->version = HETI_TAKE(arena, int64_t, ctx->chain.block_count * part->versions);
@@ -12271,7 +12263,6 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->fresh = HETI_TAKE(arena, int32_t, ctx->chain.block_count);
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count * heti_window(ctx->share.plan));
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
-    part->end = HETI_TAKE(arena, heti_endpoint, part->ends + 1);
     part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows);
     part->flow.record = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
     part->flow.begun = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
@@ -12339,10 +12330,7 @@ static het_result heti_map_rank(heti_rank *r) {
     HETI_TRY(heti_count_needs(r));
     HETI_TAKE_ALL(&part->host, &ctx->allocator, ctx->call, &ctx->error, heti_layout_host(r, &part->host));
     (void)heti_find_flows(r, part->flow.flow);
-    heti_find_stages(r);
-    heti_find_ends(r);
     HETI_TRY(heti_open_ends(r));
-    HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     HETI_TRY(heti_open_places(r));
     part->sizes.parameters = ctx->chain.parameters;
@@ -12362,8 +12350,8 @@ static void heti_count_host(het_ctx *ctx) {
            ctx->share.arena.size + ctx->share.plan->size + ctx->share.schedule->size;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
-        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0) +
-            (ctx->desc.host.store.put ? 0 : r->part->sizes.stored);
+        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->stages.size + r->part->host.size +
+            (i == 0 ? shared : 0) + (ctx->desc.host.store.put ? 0 : r->part->sizes.stored);
     }
     for (int64_t i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
         const heti_parameter *p = &ctx->chain.parameter[i];
@@ -12581,6 +12569,7 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
 static void heti_free_share(het_ctx *ctx, heti_share *share) {
     for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
         if (share->part[i].places) heti_free(&ctx->allocator, share->part[i].places, share->part[i].sizes.stored);
+        heti_arena_end(&share->part[i].stages, &ctx->allocator);
         heti_arena_end(&share->part[i].host, &ctx->allocator);
     }
     het_schedule_free(share->schedule);
@@ -13239,10 +13228,10 @@ static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
     return heti_clear(r, heti_sum_at(r, parameter, 0), floats, sizeof(float));
 }
 
-/* Of a block, or of all (-1). */
+/* Of a block. */
 static het_result heti_fill_sums(heti_rank *r, int64_t b) {
-    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
-        if (b < 0 || r->ctx->chain.parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
+    for (int64_t p = r->ctx->chain.block[b].parameter; p >= 0; p = r->ctx->chain.parameter[p].next)
+        HETI_TRY(heti_fill_sum(r, p));
     return HET_OK;
 }
 
@@ -15014,16 +15003,18 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
 }
 
 /* Walks over the parts of a block's parameters that the rank owns. */
-typedef struct heti_owned { int64_t parameter, first, count, state; } heti_owned;
+typedef struct heti_owned { int64_t next, parameter, first, count, state; } heti_owned;
 
 static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t i = heti_holder_of(owners, r->rank), low = owners->cut[i], high = owners->cut[i + 1];
-    for (o->parameter++; o->parameter < r->ctx->chain.parameter_count; o->parameter++) {
-        const heti_parameter *p = &r->ctx->chain.parameter[o->parameter];
+    while (o->next >= 0) {
+        const heti_parameter *p = &r->ctx->chain.parameter[o->next];
+        o->parameter = o->next;
+        o->next = p->next;
         o->first = 0;
         o->count = p->count;
-        if (p->block != b || !heti_clip(p, low, high, &o->first, &o->count)) continue;
+        if (!heti_clip(p, low, high, &o->first, &o->count)) continue;
         o->state = r->part->state_at[b] + p->offset + o->first;
         return 1;
     }
@@ -15059,7 +15050,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
     (void)work;
     HETI_TRY(heti_clear(r, part->squares, 1, sizeof *part->squares));
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        o.parameter = -1;
+        o.next = r->ctx->chain.block[b].parameter;
         for (int n = 0; heti_is_trained(r, b) && (n = heti_next_together(r, b, &o, own, g)) > 0;) {
             for (int i = 0; i < n; i++) {
                 const het_sum_squares_args a = { &g[i], own[i].count, part->squares, part->shared,
@@ -15109,7 +15100,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     /* it has nothing to update, and another one hears for its process */
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction"));
-    HETI_TRY(heti_fill_sums(r, -1));
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++) HETI_TRY(heti_fill_sum(r, p));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
     return heti_rank_op(r, HETI_OP(VERDICT, &a), "verdict");
@@ -15176,7 +15167,7 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     heti_owned o, own[HETI_TOGETHER];
     het_gradient g[HETI_TOGETHER];
     het_optimizer_call list[HETI_TOGETHER];
-    o.parameter = -1;
+    o.next = r->ctx->chain.block[work->action->stage].parameter;
     for (int n; (n = heti_next_together(r, work->action->stage, &o, own, g)) > 0;) {
         for (int i = 0; i < n; i++) {
             list[i] = heti_owned_call(r, &own[i], &g[i]);
@@ -15245,7 +15236,7 @@ static het_result heti_predict_block(heti_rank *r, int64_t b, int64_t version) {
     const int64_t updates = r->ctx->step * heti_updates_of_block(r->ctx, b) + part->stepped[b];
     heti_owned o;
     HETI_TRY(heti_set_update_scalars(r, b, heti_max(updates, 1), 1.0, HETI_CAST(float, version - part->stepped[b])));
-    for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+    for (o.next = r->ctx->chain.block[b].parameter; heti_next_owned(r, b, &o);) {
         const heti_parameter *p = &r->ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
         het_optimizer_call call = heti_owned_call(r, &o, &g);
