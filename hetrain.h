@@ -8681,7 +8681,6 @@ typedef struct heti_message {
     het_record *record;       /* of its RECV */
     char *data;               /* of each crossing an envelope and its rows, one behind the other */
     heti_endpoint *end;            /* the lane its rows take; NULL: the host */
-    int64_t ticket;           /* number of its receive on that */
     char *rows;               /* device memory; NULL: the rank has no lanes */
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
@@ -9715,25 +9714,6 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
                                       : post->to, r->ctx->desc.layout.stall_deadline);
         }
         heti_sleep(r, seen, post);
-    }
-}
-
-/* Forgets what an ended job has left behind; nobody runs. */
-static void heti_forget_mail(het_ctx *ctx) {
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
-        heti_rank *r = &ctx->rank[i];
-        ctx->threads.posted[i] = NULL;
-        r->part->flow.turn = r->part->flow.wanted = r->part->flow.ended = 0;
-        for (int64_t m = 0; m < r->part->message_count + 2; m++) r->part->message[m].action.kind = -1;
-        for (int64_t m = 0; m < 2; m++)
-            if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
-        if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
-        HETI_CLEAR(r->join, HETI_JOINS);
-        for (int64_t m = 0; m < r->part->flow.flows; m++) {
-            heti_flow *f = &r->part->flow.flow[m];
-            HETI_CLEAR(f->post, f->slots);
-            f->begun = f->ended = f->next.count = 0;
-        }
     }
 }
 
@@ -12231,6 +12211,7 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE + HETI_CAST(int64_t, part->message_bytes));
         if (!arena->base) continue;
         part->message[i].post = posts + i * part->crossings;
+        part->message[i].action.kind = -1;
         part->message[i].data = data;
     }
     for (int64_t i = 0; i < 2; i++)
@@ -13481,6 +13462,7 @@ static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     HETI_CLEAR(flow->call, HETI_FLOWS);
     HETI_CLEAR(flow->begun, 2 * r->ctx->chain.block_count);
+    flow->turn = flow->wanted = flow->ended = 0;
     for (int64_t i = 0; i < 2 * r->ctx->chain.block_count; i++) flow->record[i] = -1;
     for (heti_flow *f = flow->flow; f < flow->flow + flow->flows; f++) {
         const int64_t driver = heti_driver(r, f);
@@ -14701,8 +14683,8 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
 }
 
 /* Starts one side of a message: a post for each crossing and, on a lane, an op for its rows. */
-static het_result heti_start_message(heti_rank *r, heti_message *message, int receives, const heti_passage *p,
-                                     het_record *record) {
+static het_result heti_start_message(heti_rank *r, heti_message *message, int receives, const heti_passage *p) {
+    het_record *record = r->present;
     heti_crossing x;
     for (x.member = -1; heti_next_crossing(r, p, &x);) {
         record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
@@ -14715,34 +14697,29 @@ static het_result heti_start_message(heti_rank *r, heti_message *message, int re
         HETI_TRY(heti_give_message(r, message->end, receives, !receives, message->rows,
                                    HETI_CAST(size_t, record->bytes)));
     }
-    message->ticket = message->end->given;
+    message->post->ticket = message->end->given;
     return HET_OK;
 }
 
-/* The message is over when its rows have taken the lane as well. */
-static void heti_add_lane(heti_message *message) {
-    message->post->end = message->end;
-    message->post->ticket = message->ticket;
-}
-
-static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage) {
     const heti_passage p = heti_passage_of(r, a, stage, 1);
     heti_message *message = heti_find_message(r->part->outgoing, 2, &p.key);
     if (!message) return heti_rank_fail(r, HET_ERR_STATE, "a send of what is not made yet");
-    HETI_TRY(heti_start_message(r, message, 0, &p, record));
-    if (!message->end || record->bytes == 0) return HET_OK;
-    r->ctx->traffic[r->local * r->ctx->world.ranks + p.peer].transfer_bytes += record->bytes;
-    heti_add_lane(message);
+    HETI_TRY(heti_start_message(r, message, 0, &p));
+    message->action.kind = -1;
+    if (!message->end || r->present->bytes == 0) return HET_OK;
+    r->ctx->traffic[r->local * r->ctx->world.ranks + p.peer].transfer_bytes += r->present->bytes;
+    message->post->end = message->end; /* it is over when its rows have taken the lane as well */
     return HET_OK;
 }
 
-static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage) {
     const heti_passage p = heti_passage_of(r, a, stage, 0);
     heti_message *message;
     HETI_TRY(heti_new_message(r, &p.key, &message));
-    message->record = record;
+    message->record = r->present;
     message->end = heti_direct_link(r, p.peer, r->rank);
-    return heti_start_message(r, message, 1, &p, record);
+    return heti_start_message(r, message, 1, &p);
 }
 
 /* The envelope of a crossing is that of the action that takes it. */
@@ -14776,7 +14753,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
     if (away) HETI_TRY(heti_await_message(r, message, what));
     for (x.member = -1; heti_next_crossing(r, &p, &x);) HETI_TRY(heti_check_envelope(r, message, &p.key, &x));
     if (message->end) { /* the envelope is right: now the rows */
-        heti_add_lane(message);
+        message->post->end = message->end;
         HETI_TRY(heti_await_message(r, message, what));
     }
     message->action.kind = -1;
@@ -14969,7 +14946,7 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
 /* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was
    given to the device so far and beside what comes; copies keep their order, and who computes in
    the slot next waits for this one (heti_await_moved). */
-static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage) {
     heti_part *part = r->part;
     heti_endpoint *copies = &part->end[part->ends];
     const int takes = a->kind == HET_ACTION_TAKE;
@@ -14982,7 +14959,7 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
         return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
                               slot ? "place" : "slot", HETI_CAST(int64_t, a->micro_batch),
                               HETI_CAST(int64_t, a->slice));
-    record->bytes = HETI_CAST(int64_t, bytes);
+    r->present->bytes = HETI_CAST(int64_t, bytes);
     if (!part->places) {
         HETI_TRY(heti_await_moved(r, slot));
         HETI_TRY(heti_call_store(r, a, slot, place - part->place, bytes));
@@ -15335,7 +15312,7 @@ static void heti_begin_updates(heti_rank *r) {
     part->flow.came = 0;
 }
 
-static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record) {
+static het_result heti_run_action(heti_rank *r, const het_action *a) {
     const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
     const heti_work work = { a, NULL, NULL, NULL };
     if (a->kind >= HET_ACTION_STEP && heti_is_trained(r, a->stage) && !heti_rounds_update(r, a->stage))
@@ -15346,11 +15323,11 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_I:
     case HET_ACTION_W: return heti_run_backward(r, a, stage);
     case HET_ACTION_PUT:
-    case HET_ACTION_TAKE: return heti_move_slot(r, a, stage, record);
+    case HET_ACTION_TAKE: return heti_move_slot(r, a, stage);
     case HET_ACTION_SEND_F:
-    case HET_ACTION_SEND_B: return heti_send(r, a, stage, record);
+    case HET_ACTION_SEND_B: return heti_send(r, a, stage);
     case HET_ACTION_RECV_F:
-    case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
+    case HET_ACTION_RECV_B: return heti_receive(r, a, stage);
     case HET_ACTION_REDUCE:
         if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
@@ -15405,7 +15382,7 @@ static het_result heti_execute(heti_rank *r) {
         if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
         heti_open_record(r, record, a);
         r->present = record;
-        HETI_TRY(heti_run_action(r, a, record));
+        HETI_TRY(heti_run_action(r, a));
         heti_slow_down(r);
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
         if (recorded) part->records++;
@@ -15562,7 +15539,6 @@ static void heti_drain_rank(heti_rank *r) {
 
 /* Has all local ranks do a job and waits until none touches memory any more. */
 static het_result heti_run(het_ctx *ctx, heti_job job) {
-    heti_forget_mail(ctx);
     ctx->stepping = 0;
     if (job != HETI_JOB_VERIFY) ctx->has_gradient = job == HETI_JOB_STEP || job == HETI_JOB_GRADIENTS;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
