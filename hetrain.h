@@ -16545,9 +16545,8 @@ struct het_data {
     int32_t *token, *target; /* [slots + 1][B T] */
     int64_t *sample_id;      /* [slots + 1][B] */
     int64_t *sequence_start; /* [B + 1] 0, T, 2 T, ... */
-    int64_t *granule_start;  /* [granule_limit + 1] of B sequences */
-    int64_t *held_out_start; /* [granule_limit + 1] of the last held-out micro-batch */
-    int64_t granules, granule_limit;
+    int64_t *granule_start;  /* [slots + 1][granule_limit + 1] */
+    int64_t granule_limit;
 };
 
 #define HETI_DATA_BLOCK 65536 /* bytes a read while checking */
@@ -16674,8 +16673,7 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
     data->sample_id = HETI_TAKE(arena, int64_t, batches * data->sequences);
     data->sequence_start = HETI_TAKE(arena, int64_t, data->sequences + 1);
     data->granule_limit = data->sequences * heti_ceil_div(data->length, HETI_GRANULE_TOKENS);
-    data->granule_start = HETI_TAKE(arena, int64_t, data->granule_limit + 1);
-    data->held_out_start = HETI_TAKE(arena, int64_t, data->granule_limit + 1);
+    data->granule_start = HETI_TAKE(arena, int64_t, batches * (data->granule_limit + 1));
 }
 
 /* The open data in memory: a copy of *plan with its arrays. NULL: out of memory, or sizes beyond
@@ -16739,10 +16737,8 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
         return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.slots,
                          plan.sequences, plan.length);
     if (desc->granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
-    het_result result = het_granules(data->sequence_start, data->sequences, data->group, data->granule_start,
-                                     data->granule_limit + 1, &data->granules);
     /* a bad token is found now and not in the middle of a run */
-    if (result == HET_OK) result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
+    const het_result result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
     if (result == HET_OK) *opened = data;
     else het_data_close(data);
     return result;
@@ -16784,8 +16780,8 @@ static het_result heti_data_fill(het_data *data, int64_t slot, int64_t b, int64_
 
 /* *batch = the first `sequences` sequences of a slot, n = sequences T tokens. The bounds of
    sequences are the same for every slot. */
-static void heti_data_show(const het_data *data, int64_t slot, int64_t sequences, int64_t granules,
-                           const int64_t *granule_start, het_batch *batch) {
+static het_result heti_data_show(const het_data *data, int64_t slot, int64_t sequences, het_batch *batch) {
+    int64_t *granule_start = data->granule_start + slot * (data->granule_limit + 1);
     memset(batch, 0, sizeof *batch);
     batch->tokens = sequences * data->length;
     batch->sequences = sequences;
@@ -16793,8 +16789,9 @@ static void heti_data_show(const het_data *data, int64_t slot, int64_t sequences
     batch->target = data->target + slot * data->sequences * data->length;
     batch->sequence_start = data->sequence_start;
     batch->sample_id = data->sample_id + slot * data->sequences;
-    batch->granules = granules;
     batch->granule_start = granule_start;
+    return het_granules(data->sequence_start, sequences, data->group, granule_start, data->granule_limit + 1,
+                        &batch->granules);
 }
 
 HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches,
@@ -16814,22 +16811,17 @@ HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micr
     const int64_t sample = (step * micro_batches + micro_batch) * data->sequences; /* the first of B */
     for (int64_t b = 0; b < data->sequences; b++)
         HETI_TRY(heti_data_fill(data, slot, b, heti_data_window(data, sample + b), sample + b, error));
-    heti_data_show(data, slot, data->sequences, data->granules, data->granule_start, batch);
-    return HET_OK;
+    return heti_data_show(data, slot, data->sequences, batch);
 }
 
 HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error) {
-    int64_t sequences, granules;
     if (data == NULL || batch == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
     if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
-    sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
+    const int64_t sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
     for (int64_t b = 0, window = data->info.windows + first; b < sequences; b++, window++)
         HETI_TRY(heti_data_fill(data, data->slots, b, window, window, error));
-    HETI_TRY(het_granules(data->sequence_start, sequences, data->group, data->held_out_start, data->granule_limit + 1,
-                          &granules));
-    heti_data_show(data, data->slots, sequences, granules, data->held_out_start, batch);
-    return HET_OK;
+    return heti_data_show(data, data->slots, sequences, batch);
 }
 
 HETRAIN_API het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
