@@ -8787,9 +8787,8 @@ typedef struct heti_part {
     size_t message_bytes;
     int64_t crossings;                   /* of a message, at most: members of a neighbouring stage */
     int64_t tokens;                      /* of a micro-batch of its pipelines, at most */
-    int64_t members, member;             /* of the rank's team, 1: it is alone; its number */
     het_team_limits limits;              /* of it in the team */
-    het_team team;                       /* of the present slice */
+    het_team team;                       /* of the present slice; members 1: the rank is alone */
     int64_t *team_row;                   /* [members + 1] */
     het_view team_view;
     heti_post *exchange;                 /* [2 members] */
@@ -10446,7 +10445,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
                    ctx->desc.limits.max_slices;
     info->device = r ? &r->device : NULL;
     info->program = program;
-    info->team = r && r->part && r->part->members > 1 ? &r->part->limits : NULL;
+    info->team = r && r->part && r->part->team.members > 1 ? &r->part->limits : NULL;
     if (before) {
         info->in_streams = before->out_streams;
         for (int64_t s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -11354,7 +11353,7 @@ static het_result heti_take_schedule(het_ctx *ctx) {
 /* Whether the rank has programs of its own: a team divides heads, and devices of several kinds may
    differ in what they take as bf16. */
 static int heti_has_programs(const heti_rank *r) {
-    return r->part->members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
+    return r->part->team.members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
 }
 
 /* The rank's stages from the plan, in its order; only counted where there is no room for them. */
@@ -11397,7 +11396,7 @@ static int64_t heti_slice_rows(const het_ctx *ctx, int64_t most) { return heti_r
 
 /* Whether a team's leader shows its hook the rows of all members. */
 static int heti_shows_whole(const heti_rank *r) {
-    return r->ctx->desc.host.hook && r->ctx->desc.host.hook_whole == HET_YES && r->part->members > 1;
+    return r->ctx->desc.host.hook && r->ctx->desc.host.hook_whole == HET_YES && r->part->team.members > 1;
 }
 
 static void heti_layout_stages(heti_rank *r) {
@@ -11454,6 +11453,9 @@ static het_result heti_check_chains(heti_rank *r) {
                      r->device.iface->name);
 }
 
+static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
+                                 float *to, const het_box *want, int64_t to_width);
+
 /* The rank's place in its team, and how many rows of a micro-batch and a slice it can have; a rank
    without stages, which has none, those of het_limits. */
 static void heti_find_team(heti_rank *r) {
@@ -11467,8 +11469,10 @@ static void heti_find_team(heti_rank *r) {
             part->tokens = heti_max(part->tokens, r->ctx->share.tokens[plan->stage[s].pipeline]);
     if (part->tokens == 0) part->tokens = r->ctx->desc.limits.max_tokens;
     part->limits = heti_rank_rows(r->ctx, r->rank, part->tokens);
-    part->members = team->members;
-    part->member = team->member = part->limits.member;
+    team->member = part->limits.member;
+    team->view = &part->team_view;
+    team->move = heti_team_move;
+    team->self = r;
     for (int64_t i = 0; i < team->members && team->plan; i++)
         part->limits.node[i] = heti_process_of(r->ctx, team->plan[i].rank);
 }
@@ -11783,7 +11787,7 @@ static het_result heti_count_needs(heti_rank *r) {
                                 &ctx->allocator, &needs, &ctx->error));
     heti_find_team(r);
     HETI_TRY(heti_check_chains(r));
-    part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
+    part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->team.members == 1 &&
                     HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
                     HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, part->tokens);
     heti_find_stages(r);
@@ -11980,7 +11984,7 @@ static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const
     /* also the keys and values that het_infer continues */
     case HET_KEEP_MICRO_BATCH:
         return sliced ? stage->gathers ? HETI_REGION_GATHERED : HETI_REGION_BATCH
-                      : stage->apart && r->part->members == 1 ? HETI_REGION_RANK : HETI_REGION_SLICE;
+                      : stage->apart && r->part->team.members == 1 ? HETI_REGION_RANK : HETI_REGION_SLICE;
     case HET_KEEP_MICRO_BATCH_GRADIENT:
         return sliced ? HETI_REGION_CHAIN : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
@@ -12150,7 +12154,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
             part->sum_at[p] += HETI_CAST(int64_t, (arena.used - sums) / sizeof(float));
     part->kept = HETI_TAKE_BYTES(&arena, part->kept_bytes);
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx, part->tokens) : 0;
+        const int64_t whole = part->team.member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx, part->tokens) : 0;
         float **const stream[] = { &part->gradient_stream[0][s], &part->gradient_stream[1][s], &part->spare_stream[s],
                                    &part->whole_stream[s] };
         for (int i = 0; i < 4; i++)
@@ -12182,7 +12186,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
-        (r->part->flow.flows > 0 && !heti_holds_all(ctx)) || r->part->members > 1 || ctx->share.updates > 1)
+        (r->part->flow.flows > 0 && !heti_holds_all(ctx)) || r->part->team.members > 1 || ctx->share.updates > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++)
@@ -12237,8 +12241,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
     if (arena->base) part->outgoing = part->message + part->message_count;
-    part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
-    part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
+    part->team.row = part->team_row = HETI_TAKE(arena, int64_t, part->team.members + 1);
+    part->exchange = HETI_TAKE(arena, heti_post, 2 * part->team.members);
     part->version = HETI_TAKE(arena, int64_t, ctx->chain.block_count * part->versions);
     part->rounded_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->fresh = HETI_TAKE(arena, int32_t, ctx->chain.block_count);
@@ -12887,15 +12891,6 @@ static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int
     return b->sequence_start[s] == end;
 }
 
-static het_result heti_check_longest(het_ctx *ctx, int64_t index, const int64_t *start, int64_t granules) {
-    for (int64_t g = 0; g < granules; g++)
-        if (start[g + 1] - start[g] > heti_longest_granule(&ctx->desc))
-            return heti_fail(&ctx->error, HET_ERR_LIMIT,
-                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", index, g,
-                             start[g + 1] - start[g], heti_longest_granule(&ctx->desc));
-    return HET_OK;
-}
-
 static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
     int64_t sequence = 0;
     if (b->granules == 0) return HET_OK;
@@ -12903,7 +12898,6 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
                          b->granules, b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
-    HETI_TRY(heti_check_longest(ctx, index, b->granule_start, b->granules));
     for (int64_t g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither "
@@ -13004,12 +12998,21 @@ static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t b
     }
 }
 
-/* Whether pipeline p, to which micro-batch m of the job falls, takes so many tokens. */
-static het_result heti_check_limit(het_ctx *ctx, int64_t p, int64_t m) {
+/* The granules of micro-batch m of the job, which falls to pipeline p, where that takes it. */
+static het_result heti_find_granules(het_ctx *ctx, int64_t p, int64_t m, int64_t *granules) {
     const heti_share *share = &ctx->share;
-    if (ctx->task.batches[m].tokens <= share->tokens[p]) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens; it falls to pipeline %d, and max_tokens "
-                     "of rank %d there is %d", m, ctx->task.batches[m].tokens, p, share->limiter[p], share->tokens[p]);
+    const het_batch *b = &ctx->task.batches[m];
+    const int64_t *start = share->granule_start;
+    if (b->tokens > share->tokens[p])
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens; it falls to pipeline %d, and "
+                         "max_tokens of rank %d there is %d", m, b->tokens, p, share->limiter[p], share->tokens[p]);
+    HETI_TRY(heti_batch_granules(ctx, b, share->granule_start, granules));
+    for (int64_t g = 0; g < *granules; g++)
+        if (start[g + 1] - start[g] > heti_longest_granule(&ctx->desc))
+            return heti_fail(&ctx->error, HET_ERR_LIMIT,
+                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, g,
+                             start[g + 1] - start[g], heti_longest_granule(&ctx->desc));
+    return HET_OK;
 }
 
 /* Cuts micro-batch m of the job, which is pipeline p's, into granules and these into slices; the
@@ -13020,9 +13023,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t p, int64_t m) {
     int64_t *start = ctx->share.granule_start, granules, first = 0, i;
     const int64_t most = heti_slice_rows(ctx, ctx->share.tokens[p]);
     double before = 0.0, total = 0.0;
-    HETI_TRY(heti_check_limit(ctx, p, m));
-    HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
-    HETI_TRY(heti_check_longest(ctx, m, start, granules));
+    HETI_TRY(heti_find_granules(ctx, p, m, &granules));
     if (plan->slice_tokens > 0)
         first = heti_min(plan->slices - 1, heti_max(0, plan->slices - start[granules] / plan->slice_tokens));
     for (i = first; i < plan->slices; i++) total += plan->slice_share[i];
@@ -13072,11 +13073,16 @@ static int64_t heti_batch_of(const het_ctx *ctx, const het_action *a) {
     return ctx->share.first_batch[a->pipeline] + a->micro_batch;
 }
 
+/* Where the slices of its micro-batch begin, and the members of teams in them. */
+static const heti_border *heti_cuts_of(const het_ctx *ctx, const het_action *a) {
+    return ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan);
+}
+
 /* The rows that a member of the team of rank `leader` has of an action's slice. */
 static void heti_member_rows(const het_ctx *ctx, const het_action *a, int64_t leader, int64_t member,
                              heti_border border[2]) {
     const het_plan *plan = ctx->share.plan;
-    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(plan);
+    const heti_border *cut = heti_cuts_of(ctx, a);
     int64_t count, first;
     const het_team_member *team = het_plan_team(plan, leader, &count);
     border[0] = cut[a->slice];
@@ -13100,17 +13106,17 @@ static het_view heti_between(const het_view *whole, heti_border begin, heti_bord
 /* The rank's rows of an action's slice, and its team's. */
 static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action *a) {
     heti_part *part = r->part;
-    const int64_t leader = heti_leader(r->ctx->share.plan, r->rank);
-    heti_border border[2], first = { 0, 0 };
-    for (int64_t m = 0; m < part->members && part->members > 1; m++) {
-        heti_member_rows(r->ctx, a, leader, m, border);
+    const heti_border *cut = heti_cuts_of(r->ctx, a) + a->slice;
+    het_view own = *whole;
+    for (int64_t m = 0; m < part->team.members; m++) {
+        heti_border border[2];
+        heti_member_rows(r->ctx, a, heti_leader(r->ctx->share.plan, r->rank), m, border);
         part->team_row[m] = border[0].row;
         part->team_row[m + 1] = border[1].row;
-        if (m == 0) first = border[0];
-        part->team_view = heti_between(whole, first, border[1]);
+        if (m == part->team.member) own = heti_between(whole, border[0], border[1]);
     }
-    heti_member_rows(r->ctx, a, leader, part->member, border);
-    return heti_between(whole, border[0], border[1]);
+    part->team_view = heti_between(whole, cut[0], cut[1]);
+    return own;
 }
 
 static int heti_goes_forward(const het_action *a) {
@@ -13120,7 +13126,7 @@ static int heti_goes_forward(const het_action *a) {
 /* How many of a micro-batch's slices have rows, and the last one that has. Of one slice it is that,
    with rows or without. */
 static int64_t heti_slices_with_rows(const het_ctx *ctx, const het_action *a, int64_t *last) {
-    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan);
+    const heti_border *cut = heti_cuts_of(ctx, a);
     int64_t count = 0;
     for (int64_t k = 0; k < ctx->share.plan->slices; k++)
         if (cut[k + 1].row > cut[k].row) { count++; *last = k; }
@@ -13133,7 +13139,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
     const int computes = a->kind <= HET_ACTION_RECV_B;
     if (computes && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
     if (computes && ctx->share.plan->slices > 1) {
-        const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan) + a->slice;
+        const heti_border *cut = heti_cuts_of(ctx, a) + a->slice;
         if (cut[1].row == cut[0].row) return 0;
     }
     if (ctx->task.job == HETI_JOB_STEP) return 1;
@@ -14153,21 +14159,6 @@ static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) 
                                                          : heti_sum_at(r, parameter, 0);
 }
 
-static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
-                                 float *to, const het_box *want, int64_t to_width);
-
-/* The team that shares the rank's calls; NULL: nobody does. Where a member generates alone, it has
-   all rows. */
-static const het_team *heti_call_team(heti_rank *r) {
-    heti_part *part = r->part;
-    if (part->members == 1 || (r->ctx->task.job == HETI_JOB_INFER && part->limits.heads == 0)) return NULL;
-    part->team.row = part->team_row;
-    part->team.view = &part->team_view;
-    part->team.move = heti_team_move;
-    part->team.self = r;
-    return &part->team;
-}
-
 /* Everything a unit's call needs except the gradient streams. */
 static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t index, const heti_slot *slot,
                               const het_view *view, het_unit_call *c) {
@@ -14190,7 +14181,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->scalars = part->scalars;
     c->compute = r->ctx->desc.dtype;
     c->training = heti_trains(r->ctx);
-    c->team = heti_call_team(r);
+    /* nobody shares the calls of a member that generates alone: it has all rows */
+    if (part->team.members > 1 && (r->ctx->task.job != HETI_JOB_INFER || part->limits.heads > 0)) c->team = &part->team;
     c->rows = view->row_end - view->row_begin;
     for (int64_t i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(from, placed->in_offset[i]);
     for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(to, placed->out_offset[i]);
@@ -14412,7 +14404,7 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
 static het_result heti_gather(heti_rank *r, const heti_work *work, const het_unit_call *c, int64_t end, int stores) {
     const het_ctx *ctx = r->ctx;
     const heti_placed *placed = &work->stage->unit[c->index - work->stage->unit_begin];
-    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, work->action) * heti_borders(ctx->share.plan);
+    const heti_border *cut = heti_cuts_of(ctx, work->action);
     int64_t first = c->view->row_begin;
     if (!work->stage->gathers || ctx->task.job == HETI_JOB_INFER) return HET_OK;
     if (!stores) first = c->unit->iface->forward == het_program_forward ? heti_first_key(c, first) : 0;
@@ -14599,15 +14591,15 @@ static int heti_next_crossing(const heti_rank *r, const heti_passage *p, heti_cr
     const int64_t leader = heti_leader(plan, r->rank), team = heti_team_size(plan, p->peer);
     const int inside = p->peer == leader;
     heti_border own[2], other[2];
-    heti_member_rows(r->ctx, &p->key, leader, r->part->member, own);
+    heti_member_rows(r->ctx, &p->key, leader, r->part->team.member, own);
     x->at = x->member < 0 ? 0 : x->at + x->size;
     for (x->member++; x->member < (inside ? 1 : team); x->member++) {
-        heti_member_rows(r->ctx, &p->key, p->peer, inside ? r->part->member : x->member, other);
+        heti_member_rows(r->ctx, &p->key, p->peer, inside ? r->part->team.member : x->member, other);
         x->rank = inside ? r->rank : heti_team_rank(plan, p->peer, x->member);
         x->first = heti_max(other[0].row - own[0].row, 0);
         x->rows = heti_max(heti_min(own[1].row, other[1].row) - own[0].row - x->first, 0);
         x->size = HETI_ENVELOPE + heti_stream_bytes(r->ctx, p->unit, x->rows);
-        if (x->rows > 0 || inside || (team == 1 && r->part->members == 1)) return 1;
+        if (x->rows > 0 || inside || (team == 1 && r->part->team.members == 1)) return 1;
     }
     return 0;
 }
@@ -15531,7 +15523,7 @@ static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
-    for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
+    for (int64_t m = 0; m < 2 * part->team.members; m++) heti_drain_post(r->ctx, &part->exchange[m]);
     for (int64_t k = 0; k < HETI_JOINS; k++) heti_drain_post(r->ctx, &r->join[k]);
     for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows; f++)
         for (int64_t k = 0; k < f->slots; k++) heti_drain_post(r->ctx, &f->post[k]);
