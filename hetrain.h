@@ -8724,17 +8724,21 @@ typedef struct heti_flow {
     int64_t slots;
     size_t slot;                      /* bytes of one */
 } heti_flow;
+
+/* A block's REDUCE or GATHER. */
+typedef struct heti_move {
+    het_record *record;               /* NULL: the rank has not come to it */
+    int64_t begun;                    /* 1: a piece was posted since, or its group was given it */
+    int64_t ticket;                   /* of the last op of the rank's group that it needs; 0: none is given */
+    int64_t reached;                  /* nanoseconds into the step when the rank last came to it; 0: never */
+    int64_t ready;                    /* when the last rank did, as VERDICT has told all */
+} heti_move;
 typedef struct heti_flows {
     heti_flow *flow;                  /* [flows] of each kind both ways with each rank with which this one
                                          shares flows of a block (heti_share_flows) */
     int64_t flows;
-    int64_t *record, *begun;          /* [2 blocks] of a block's REDUCE, of its GATHER: -1: not come to; 1: a
-                                         piece was posted since */
+    heti_move *move;                  /* [2 blocks] REDUCEs, then GATHERs */
     int64_t *order;                   /* [2 blocks] blocks, as they are reduced, as they are gathered */
-    int64_t *reached;                 /* [2 blocks] nanoseconds into the step when the rank last came to a
-                                         block's REDUCE, to its GATHER; 0: never */
-    int64_t *ready;                   /* [2 blocks] when the last rank did, as VERDICT has told all */
-    int64_t *ticket;                  /* [2 blocks] of the last op of the rank's group that REDUCE or GATHER needs */
     int64_t *start;                   /* [ranks + 1] ranges of an op */
     int64_t turn;                     /* place in `order` of the block that is the group's */
     int64_t wanted, ended;            /* REDUCEs and GATHERs of groups that the rank has come to, that are over */
@@ -12249,15 +12253,12 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count * heti_window(ctx->share.plan));
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows);
-    part->flow.record = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
-    part->flow.begun = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
+    part->flow.move = HETI_TAKE(arena, heti_move, 2 * ctx->chain.block_count);
+    part->flow.order = HETI_TAKE(arena, int64_t, 2 * ctx->chain.block_count);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
     part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
-    int64_t **const of_moves[] = { &part->flow.order, &part->flow.reached, &part->flow.ready, &part->flow.ticket };
-    for (int i = 0; i < HETI_COUNT(of_moves); i++)
-        *of_moves[i] = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
     part->flow.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
@@ -13467,9 +13468,11 @@ static heti_flow_piece heti_before_pieces(int64_t action) {
 static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     HETI_CLEAR(flow->call, HETI_FLOWS);
-    HETI_CLEAR(flow->begun, 2 * r->ctx->chain.block_count);
     flow->turn = flow->wanted = flow->ended = 0;
-    for (int64_t i = 0; i < 2 * r->ctx->chain.block_count; i++) flow->record[i] = -1;
+    for (heti_move *move = flow->move; move < flow->move + 2 * r->ctx->chain.block_count; move++) {
+        move->record = NULL;
+        move->begun = move->ticket = 0;
+    }
     for (heti_flow *f = flow->flow; f < flow->flow + flow->flows; f++) {
         const int64_t driver = heti_driver(r, f);
         const int64_t start = r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)];
@@ -13517,9 +13520,8 @@ static char *heti_piece_data(const heti_flow *f, int64_t number) {
     return f->data ? f->data + HETI_CAST(size_t, number % f->slots) * f->slot : NULL;
 }
 
-/* The place in heti_flows.record of a block's REDUCE or GATHER. */
-static int64_t *heti_record_of(const heti_rank *r, int gather, int64_t b) {
-    return &r->part->flow.record[gather * r->ctx->chain.block_count + b];
+static heti_move *heti_move_of(const heti_rank *r, int gather, int64_t b) {
+    return &r->part->flow.move[gather * r->ctx->chain.block_count + b];
 }
 
 /* A piece between `data` and where its runs lie. */
@@ -13577,9 +13579,10 @@ static int heti_has_come(const heti_rank *r, heti_flow_kind kind, int64_t to, co
 static int heti_may_reduce(const heti_rank *r, const heti_flow *f) {
     const heti_flow_piece *p = &f->next;
     const heti_endpoint *end = heti_cluster_end(r, p->block);
+    const heti_move *move = heti_move_of(r, 0, p->block);
     if (f->receives && !heti_holds_all(r->ctx)) return 1;
-    if (*heti_record_of(r, 0, p->block) < 0) return 0;
-    if (end && (r->part->flow.ticket[p->block] == 0 || end->finished < r->part->flow.ticket[p->block])) return 0;
+    if (!move->record) return 0;
+    if (end && (move->ticket == 0 || end->finished < move->ticket)) return 0;
     return f->receives || heti_has_come(r, HETI_FLOW_SUMS, f->peer, p);
 }
 
@@ -13596,7 +13599,7 @@ static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
     if (heti_updates_often(r->ctx)) return p->call < over;
     if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
     if (f->receives) return 1;
-    return p->unit < 0 ? *heti_record_of(r, 1, p->block) >= 0 && heti_has_come(r, f->kind, f->peer, p) : p->call < over;
+    return p->unit < 0 ? heti_move_of(r, 1, p->block)->record && heti_has_come(r, f->kind, f->peer, p) : p->call < over;
 }
 
 /* The record of the REDUCE or GATHER that a piece belongs to, of several updates the one that it is
@@ -13605,10 +13608,7 @@ static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, con
     const heti_part *part = r->part;
     const int32_t kind = f->kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER;
     if (p->unit >= 0) return NULL;
-    if (!heti_updates_often(r->ctx)) {
-        const int64_t number = *heti_record_of(r, kind == HET_ACTION_GATHER, p->block);
-        return number < 0 ? NULL : &part->record[number];
-    }
+    if (!heti_updates_often(r->ctx)) return heti_move_of(r, kind == HET_ACTION_GATHER, p->block)->record;
     for (int64_t i = part->records; heti_driver(r, f) == r->rank && i >= 0; i--) {
         het_record *record = &part->record[i];
         if (i < part->actions && record->action.stage == p->block && record->action.kind == kind &&
@@ -13621,9 +13621,9 @@ static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, con
 /* The first piece of a REDUCE or GATHER is given to a link: its record begins. */
 static void heti_begin_record(heti_rank *r, const heti_flow *f) {
     het_record *record = heti_updates_often(r->ctx) ? NULL : heti_piece_record(r, f, &f->next);
-    int64_t *begun = &r->part->flow.begun[(f->kind == HETI_FLOW_GATHER) * r->ctx->chain.block_count + f->next.block];
-    if (record && !*begun) record->start = record->end = heti_now() - r->began;
-    *begun = record != NULL;
+    heti_move *move = heti_move_of(r, f->kind == HETI_FLOW_GATHER, f->next.block);
+    if (record && !move->begun) record->start = record->end = heti_now() - r->began;
+    move->begun = record != NULL;
 }
 
 /* How many ranks' gradients of update u of a block have come. */
@@ -13835,7 +13835,7 @@ static het_result heti_give_block(heti_rank *r, heti_endpoint *end, int gather, 
             const int64_t owner = gather ? end->member : m, bytes = (start[owner + 1] - start[owner]) * element;
             if (bytes == 0 || m == end->member) continue;
             heti_count_sent(r, group->member[m], HETI_CHANNEL_FLOW, bytes);
-            r->part->record[*heti_record_of(r, gather, b)].bytes += bytes;
+            heti_move_of(r, gather, b)->record->bytes += bytes;
         }
         HETI_TRY(heti_give_ranges(r, end, gather, gather ? HETI_CAST(void *, r->part->weights + r->part->weight_at[b])
                                                          : heti_block_sum_at(r, b, 0, 0), start,
@@ -13853,33 +13853,25 @@ static int heti_has_collected(const heti_rank *r, int64_t place, int64_t b) {
     return 1;
 }
 
-/* The rank's end of the group that moves the block at a place of the order; NULL: none does. */
-static heti_endpoint *heti_end_at(const heti_rank *r, int64_t place, int *gather, int64_t *b) {
-    *gather = place >= r->ctx->chain.block_count;
-    *b = r->part->flow.order[place];
-    return heti_is_moved(r->ctx, *gather, *b) ? heti_cluster_end(r, *b) : NULL;
-}
-
 /* Gives its group the block whose turn it is, and goes on to the next when that is done. */
 static het_result heti_advance_group(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     const int64_t blocks = r->ctx->chain.block_count;
-    int64_t b;
-    int gather;
     for (; r->part->ends > r->part->lanes && flow->turn < 2 * blocks; flow->turn++) {
-        heti_endpoint *end = heti_end_at(r, flow->turn, &gather, &b);
-        int64_t *ticket = &flow->ticket[gather * blocks + b];
-        if (!end) continue;
-        const int64_t record = *heti_record_of(r, gather, b);
-        if (record < 0 || (gather && !heti_has_collected(r, flow->turn - blocks, b))) return HET_OK;
-        if (*ticket == 0) {
-            if (!flow->begun[gather * blocks + b]) r->part->record[record].start = heti_now() - r->began;
-            flow->begun[gather * blocks + b] = 1;
+        const int gather = flow->turn >= blocks;
+        const int64_t b = flow->order[flow->turn];
+        heti_endpoint *end = heti_cluster_end(r, b);
+        heti_move *move = heti_move_of(r, gather, b);
+        if (!end || !heti_is_moved(r->ctx, gather, b)) continue;
+        if (!move->record || (gather && !heti_has_collected(r, flow->turn - blocks, b))) return HET_OK;
+        if (move->ticket == 0) {
+            if (!move->begun) move->record->start = heti_now() - r->began;
+            move->begun = 1;
             HETI_TRY(heti_give_block(r, end, gather, b));
-            *ticket = end->given;
+            move->ticket = end->given;
         }
-        if (end->finished < *ticket) return HET_OK;
-        r->part->record[record].end = heti_now() - r->began;
+        if (end->finished < move->ticket) return HET_OK;
+        move->record->end = heti_now() - r->began;
         flow->ended++;
     }
     return HET_OK;
@@ -13891,30 +13883,27 @@ static het_result heti_advance_group(heti_rank *r) {
 static void heti_order_moves(heti_rank *r) {
     const int64_t blocks = r->ctx->chain.block_count;
     heti_flows *flow = &r->part->flow;
-    for (int64_t i = 0; i < (r->ctx->world.ranks > 1 ? 2 * blocks : 0); i++) {
+    for (int64_t i = 0; i < 2 * blocks; i++) {
         const int32_t gather = i >= blocks;
-        const int64_t b = gather ? i - blocks : blocks - 1 - i, *ready = flow->ready + gather * blocks;
+        const int64_t b = gather ? i - blocks : blocks - 1 - i;
+        const heti_move *move = flow->move + gather * blocks;
         int64_t *order = flow->order + gather * blocks, k = i - gather * blocks;
-        for (; k > 0 && ready[order[k - 1]] > ready[b]; k--) order[k] = order[k - 1];
+        for (; k > 0 && move[order[k - 1]].ready > move[b].ready; k--) order[k] = order[k - 1];
         order[k] = b;
-        flow->ticket[i] = 0;
     }
 }
 
 static int heti_moves_began(const heti_rank *r, const het_action *a) {
-    return heti_has_moves(r->ctx, a) && *heti_record_of(r, a->kind == HET_ACTION_GATHER, a->stage) >= 0;
+    return heti_has_moves(r->ctx, a) && heti_move_of(r, a->kind == HET_ACTION_GATHER, a->stage)->record;
 }
 
 /* The rank has come to a REDUCE or GATHER, or comes to it early. */
-static het_result heti_start_moves(heti_rank *r, const het_action *a, int64_t record) {
-    heti_flows *flow = &r->part->flow;
-    const int gather = a->kind == HET_ACTION_GATHER;
+static het_result heti_start_moves(heti_rank *r, const het_action *a, het_record *record) {
+    heti_move *move = heti_move_of(r, a->kind == HET_ACTION_GATHER, a->stage);
     if (!heti_has_moves(r->ctx, a)) return HET_OK;
-    *heti_record_of(r, gather, a->stage) = record;
-    if (r->ctx->world.ranks > 1)
-        flow->reached[gather * r->ctx->chain.block_count + a->stage] =
-            HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    flow->wanted += heti_cluster_end(r, a->stage) != NULL;
+    move->record = record;
+    move->reached = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+    r->part->flow.wanted += heti_cluster_end(r, a->stage) != NULL;
     return heti_start_flow(r, a);
 }
 
@@ -14478,7 +14467,7 @@ static void heti_open_record(const heti_rank *r, het_record *record, const het_a
 static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64_t u) {
     const het_ctx *ctx = r->ctx;
     heti_part *part = r->part;
-    int64_t record = part->records;
+    het_record *record = &part->record[part->records];
     if (r->capturing || heti_updates_often(ctx)) return HET_OK;
     for (const het_action *a = r->doing + 1; a < part->action + part->actions; a++) {
         if (!heti_takes_part(ctx, a)) continue;
@@ -14488,7 +14477,7 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
             heti_used_within(ctx, a->stage, stage->unit_begin, u))
             continue;
         HETI_TRY(heti_fill_sums(r, a->stage));
-        heti_open_record(r, &part->record[record], a);
+        heti_open_record(r, record, a);
         HETI_TRY(heti_start_moves(r, a, record));
     }
     return HET_OK;
@@ -15036,8 +15025,8 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
    were ready to be reduced and gathered. Below a maximum's bits travels which rank it is of. */
 static het_result heti_join_scalars(heti_rank *r) {
     heti_part *part = r->part;
-    const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->chain.parameter_count;
-    const size_t times = HETI_CAST(size_t, 2 * r->ctx->chain.block_count) * sizeof(int64_t);
+    const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->chain.parameter_count,
+                  moves = 2 * r->ctx->chain.block_count;
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, part->staging));
     int64_t *ready = part->joined + 2 * limbs + parameters;
     if (r->ctx->world.ranks == 1) return HET_OK;
@@ -15046,9 +15035,9 @@ static het_result heti_join_scalars(heti_rank *r) {
     HETI_TRY(heti_copy_out(r, maximum, part->maximum, parameters, sizeof *maximum));
     for (int64_t p = 0; p < parameters; p++)
         part->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
-    memcpy(ready, part->flow.reached, times);
-    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->chain.block_count));
-    memcpy(part->flow.ready, ready, times);
+    for (int64_t i = 0; i < moves; i++) ready[i] = part->flow.move[i].reached;
+    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + moves));
+    for (int64_t i = 0; i < moves; i++) part->flow.move[i].ready = ready[i];
     for (int64_t p = 0; p < parameters; p++) {
         maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
         if (r->local != r->ctx->share.tree.speaker) continue;
@@ -15335,7 +15324,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a) {
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
                          HETI_CAST(int64_t, a->kind));
     }
-    return heti_start_moves(r, a, r->part->records);
+    return heti_start_moves(r, a, r->present);
 }
 
 #ifdef HETI_THREADS
