@@ -8625,8 +8625,8 @@ typedef struct heti_batch_slot {
 
 /* A (stage, micro-batch, slice) in flight: streams and kept tensors. Also a place on the host. */
 typedef struct heti_slot {
-    int64_t stage, micro_batch, slice;       /* stage -1: free */
-    heti_batch_slot *batch_slot;
+    heti_batch_slot *batch_slot;             /* of its stage and micro-batch; NULL: free */
+    int64_t slice;
     char *memory;                            /* device */
     het_event *moved;                        /* the last copy to the host or back is over; NULL: it always is */
     int64_t moving;                          /* number of that copy, until it has been waited for; 0: none */
@@ -8646,7 +8646,7 @@ typedef struct heti_communicator {
 typedef struct heti_endpoint {
     int64_t group, member;    /* into heti_share.group; the rank's number in it */
     het_communicator *handle;        /* NULL: not joined */
-    int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the share that is put aside (heti_replan) */
+    int32_t joined, aborted;
     het_queue *queue;
     het_event *event;         /* of a cluster: what an op works on is there */
     int64_t given, finished;  /* ops */
@@ -10029,27 +10029,20 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     return HET_OK;
 }
 
-/* The groups of the share in use. Those that the share `aside` has as well, if there is one, are
-   borrowed from it; all processes know which. */
+/* The number in a share of a group that the share in use has; share->groups: it has none such. */
+static int64_t heti_same_group(const het_ctx *ctx, const heti_share *share, int64_t g) {
+    const heti_communicator *group = &ctx->share.group[g];
+    return heti_group_number(share, group->member, group->members, group->lane);
+}
+
+/* The groups of the share in use, but for those that the share `aside`, if there is one, has as
+   well (heti_keep_groups); all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     for (int64_t g = 0; g < ctx->share.groups; g++) {
-        const heti_communicator *group = &ctx->share.group[g];
-        const int64_t other = aside ? heti_group_number(aside, group->member, group->members, group->lane) : 0;
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
-        if (!aside || other == aside->groups) {
-            HETI_TRY(heti_make_identity(ctx, group, id));
-            HETI_TRY(heti_join_group(ctx, g, id));
-            continue;
-        }
-        for (int64_t i = 0; i < ctx->world.local_count; i++) {
-            heti_endpoint *end = heti_endpoint_of(ctx->rank[i].part, g);
-            const heti_endpoint *from = heti_endpoint_of(&aside->part[i], other);
-            if (!end) continue;
-            end->handle = from->handle;
-            end->given = from->given;
-            end->finished = from->finished;
-            end->joined = end->borrowed = 1;
-        }
+        if (aside && heti_same_group(ctx, aside, g) < aside->groups) continue;
+        HETI_TRY(heti_make_identity(ctx, &ctx->share.group[g], id));
+        HETI_TRY(heti_join_group(ctx, g, id));
     }
     return HET_OK;
 }
@@ -10087,16 +10080,16 @@ static het_result heti_open_ends(heti_rank *r) {
 static void heti_abort_ends(const het_communicators *groups, heti_part *part, int all) {
     for (int64_t i = 0; part->end && i < part->ends; i++) {
         heti_endpoint *end = &part->end[i];
-        if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
+        if (!end->handle || end->aborted || (end->joined && !all)) continue;
         groups->iface->abort(groups->self, end->handle);
         end->aborted = 1;
     }
 }
 
-/* Leaves a rank's groups, but for borrowed ones. */
+/* Leaves a rank's groups. */
 static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
     for (int64_t i = 0; part->end && i < part->ends; i++) {
-        if (part->end[i].handle && !part->end[i].borrowed) groups->iface->leave(groups->self, part->end[i].handle);
+        if (part->end[i].handle) groups->iface->leave(groups->self, part->end[i].handle);
         part->end[i].handle = NULL;
     }
 }
@@ -14035,27 +14028,28 @@ static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_
     return NULL;
 }
 
-/* Of `count` slots or places the one with this slice; with stage -1 a free one, of those that a PUT
-   has left the one left first. */
-static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, int64_t stage, int64_t micro_batch, int64_t slice) {
+/* Of `count` slots or places the one with this slice of a micro-batch; with NULL a free one, of
+   those that a PUT has left the one left first. */
+static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, const heti_batch_slot *batch_slot, int64_t slice) {
     heti_slot *found = NULL;
     for (int64_t i = 0; i < count; i++) {
         heti_slot *s = &slot[i];
-        if (s->stage == stage && (stage < 0 ? !found || s->moving < found->moving
-                                            : s->micro_batch == micro_batch && s->slice == slice)) found = s;
+        if (s->batch_slot == batch_slot && (batch_slot ? s->slice == slice : !found || s->moving < found->moving))
+            found = s;
     }
     return found;
 }
 
-/* That of a slice of an action's micro-batch. */
+/* That of a slice of an action's micro-batch; NULL: there is none. */
 static heti_slot *heti_slot_of(heti_rank *r, const heti_stage *stage, const het_action *a, int64_t slice) {
-    return heti_find_slot(r->part->slot, r->part->slot_count, stage->number, a->micro_batch, slice);
+    const heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
+    return batch_slot ? heti_find_slot(r->part->slot, r->part->slot_count, batch_slot, slice) : NULL;
 }
 
 /* A free slot for a stage's slices; NULL: there is none. */
 static heti_slot *heti_free_slot(heti_part *part, const heti_stage *stage) {
     const int64_t full = part->slot_count - part->lean_count;
-    return heti_find_slot(part->slot + stage->lean * full, stage->lean ? part->lean_count : full, -1, 0, 0);
+    return heti_find_slot(part->slot + stage->lean * full, stage->lean ? part->lean_count : full, NULL, 0);
 }
 
 /* What is computed from now on comes behind the last copy to or from the slot. */
@@ -14079,7 +14073,7 @@ static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
    slice that has rows. */
 static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const het_action *a, heti_slot **slot) {
-    heti_batch_slot *batch_slot = a->slice ? heti_find_batch_slot(r, stage->number, a->micro_batch) : NULL;
+    heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
     const int loads = !batch_slot;
     int64_t last = 0;
     if (loads) batch_slot = heti_find_batch_slot(r, -1, 0);
@@ -14095,8 +14089,6 @@ static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const he
         batch_slot->chain = -1;
         batch_slot->slices = heti_slices_with_rows(r->ctx, a, &last);
     }
-    (*slot)->stage = stage->number;
-    (*slot)->micro_batch = a->micro_batch;
     (*slot)->slice = a->slice;
     (*slot)->batch_slot = batch_slot;
     return heti_await_moved(r, *slot);
@@ -14104,25 +14096,25 @@ static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const he
 
 static void heti_close_slot(heti_slot *slot) {
     if (--slot->batch_slot->slices == 0) slot->batch_slot->stage = -1;
-    slot->stage = -1;
+    slot->batch_slot = NULL;
 }
 
 /* Those of a micro-batch that only goes forward: where later slices read what they keep, behind the
    last one. */
 static void heti_close_slots(heti_rank *r, const heti_stage *stage, const het_action *a) {
+    const heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
     int64_t last = 0;
     (void)heti_slices_with_rows(r->ctx, a, &last);
     if (stage->gathers && a->slice < last) return;
     for (int64_t i = 0; i < r->part->slot_count; i++)
-        if (r->part->slot[i].stage == stage->number && r->part->slot[i].micro_batch == a->micro_batch)
-            heti_close_slot(&r->part->slot[i]);
+        if (r->part->slot[i].batch_slot == batch_slot) heti_close_slot(&r->part->slot[i]);
 }
 
 static void heti_free_slots(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t i = 0; i < part->batch_slot_count; i++) part->batch_slot[i].stage = -1;
-    for (int64_t i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
-    for (int64_t i = 0; i < part->place_count; i++) part->place[i].stage = -1;
+    for (int64_t i = 0; i < part->slot_count; i++) part->slot[i].batch_slot = NULL;
+    for (int64_t i = 0; i < part->place_count; i++) part->place[i].batch_slot = NULL;
 }
 
 /* ---- calling units ---- */
@@ -14931,12 +14923,12 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     heti_part *part = r->part;
     heti_endpoint *copies = &part->end[part->ends];
     const int takes = a->kind == HET_ACTION_TAKE;
+    heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
     heti_slot *slot = takes ? heti_free_slot(part, stage) : heti_slot_of(r, stage, a, a->slice),
-              *place = heti_find_slot(part->place, part->place_count, takes ? stage->number : -1, a->micro_batch,
-                                      a->slice),
+              *place = heti_find_slot(part->place, part->place_count, takes ? batch_slot : NULL, a->slice),
               *from = takes ? place : slot, *to = takes ? slot : place;
     const size_t bytes = heti_stage_bytes(stage);
-    if (!slot || !place)
+    if (!batch_slot || !slot || !place)
         return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
                               slot ? "place" : "slot", HETI_CAST(int64_t, a->micro_batch),
                               HETI_CAST(int64_t, a->slice));
@@ -14952,11 +14944,9 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
             HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, copies->queue, slot->moved), "event");
         slot->moving = ++part->moves;
     }
-    to->stage = stage->number;
-    to->micro_batch = a->micro_batch;
     to->slice = a->slice;
-    to->batch_slot = from->batch_slot;
-    from->stage = -1;
+    to->batch_slot = batch_slot;
+    from->batch_slot = NULL;
     return HET_OK;
 }
 
@@ -16365,14 +16355,18 @@ static void heti_close_memories(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
 }
 
-/* Groups that both shares have belong to the one in use. */
-static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
+/* Groups that both shares have go over to the one in use. */
+static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
     for (int64_t i = 0; i < ctx->world.local_count; i++)
         for (int64_t k = 0; k < ctx->share.part[i].ends; k++) {
-            heti_endpoint *end = &ctx->share.part[i].end[k];
-            for (int64_t e = 0; end->borrowed && e < aside->part[i].ends; e++)
-                if (aside->part[i].end[e].handle == end->handle) aside->part[i].end[e].handle = NULL;
-            end->borrowed = 0;
+            heti_endpoint *end = &ctx->share.part[i].end[k],
+                          *from = heti_endpoint_of(&aside->part[i], heti_same_group(ctx, aside, end->group));
+            if (!from) continue;
+            end->handle = from->handle;
+            end->given = from->given;
+            end->finished = from->finished;
+            end->joined = from->joined;
+            from->handle = NULL;
         }
 }
 
@@ -16383,7 +16377,7 @@ static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *stage
     heti_swap_shares(ctx, aside);
     const het_result result = heti_vote(ctx, heti_open_memories(ctx));
     if (result == HET_OK) {
-        heti_keep_borrowed(ctx, aside);
+        heti_keep_groups(ctx, aside);
         return heti_deliver_extents(ctx, aside->owners, staged);
     }
     const het_error why = ctx->error;
