@@ -15421,17 +15421,15 @@ static het_result heti_hash_weight(het_ctx *ctx, heti_rank *r, int64_t index, ui
 /* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of
    the first where they differ, every rank's. */
 static het_result heti_compare_replicas(heti_rank *r) {
-    heti_part *part = r->part;
     const int64_t parameters = r->ctx->chain.parameter_count;
-    int64_t *joined = part->joined, p;
+    int64_t *joined = r->part->joined, p;
+    uint64_t *hash = HETI_CAST(uint64_t *, HETI_CAST(void *, joined)); /* the same memory */
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
-        uint64_t hash = 0;
-        const int held = heti_has_copy(r, p);
-        if (held) HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash));
-        memcpy(&joined[p], &hash, sizeof hash);
-        joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
-        if (!held) joined[p] = INT64_MIN;
+        joined[p] = joined[parameters + p] = INT64_MIN;
+        if (!heti_has_copy(r, p)) continue;
+        HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash[p]));
+        joined[parameters + p] = -1 - joined[p];
     }
     HETI_TRY(heti_join(r, 0, 2 * parameters));
     for (p = 0; p < parameters && (joined[p] == -1 - joined[parameters + p] || /* or nobody has a copy */
@@ -15440,11 +15438,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_told(r));
     HETI_CLEAR(joined, r->ctx->world.ranks);
-    if (heti_has_copy(r, p)) {
-        uint64_t hash;
-        HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash));
-        memcpy(&joined[r->rank], &hash, sizeof hash);
-    }
+    if (heti_has_copy(r, p)) HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash[r->rank]));
     return heti_join(r, r->ctx->world.ranks, r->ctx->world.ranks);
 }
 
@@ -16506,13 +16500,9 @@ HETRAIN_API het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, 
 /* One allocation holds the struct and every array. Slot `slots` is the one for held-out windows. B:
    sequences, T: length. */
 struct het_data {
-    het_allocator allocator;
+    het_data_desc desc;      /* completed */
     size_t size;             /* of the allocation */
-    het_reader reader;
     het_data_info info;
-    int64_t vocab, length, sequences, slots;
-    int64_t group;           /* sequences a granule */
-    uint64_t seed;
     uint64_t first;          /* offset of the first token in the file */
     size_t token_bytes;
     size_t raw_size;
@@ -16533,12 +16523,12 @@ static het_result heti_data_convert(het_data *data, const unsigned char *from, i
     for (int64_t i = 0; i < count; i++, from += data->token_bytes) {
         uint32_t token = data->token_bytes == 1 ? *from : data->token_bytes == 2 ? heti_load_u16(from) :
                  heti_load_u32(from);
-        if (HETI_CAST(int64_t, token) >= data->vocab)
+        if (HETI_CAST(int64_t, token) >= data->desc.vocab)
             return heti_fail(error, HET_ERR_DATA, "%s: token %u at offset %u (token number %d) is not below the "
-                                                  "vocabulary, %d", heti_reader_name(&data->reader),
+                                                  "vocabulary, %d", heti_reader_name(&data->desc.reader),
                                                   HETI_CAST(uint64_t, token),
                                                   data->first + HETI_CAST(uint64_t, number + i) * data->token_bytes,
-                                                  number + i, data->vocab);
+                                                  number + i, data->desc.vocab);
         if (HETI_CAST(int64_t, token) > data->info.largest_token) data->info.largest_token = HETI_CAST(int64_t, token);
         if (to != NULL) to[i] = HETI_CAST(int32_t, token);
     }
@@ -16547,14 +16537,14 @@ static het_result heti_data_convert(het_data *data, const unsigned char *from, i
 
 /* Reads `count` tokens from token `number` on into `raw`, a slot's part of data->raw. */
 static het_result heti_data_read(het_data *data, int64_t number, int64_t count, unsigned char *raw, het_error *error) {
-    return heti_read(&data->reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, raw,
+    return heti_read(&data->desc.reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, raw,
                      HETI_CAST(size_t, count) * data->token_bytes, error);
 }
 
 /* Tokens [first, first + count) of the file: checked, and converted where `to` is given. Read into
    the owner's slot, as held-out ones: other threads may be filling theirs. */
 static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
-    unsigned char *raw = data->raw + HETI_CAST(size_t, data->slots) * data->raw_size;
+    unsigned char *raw = data->raw + HETI_CAST(size_t, data->desc.slots) * data->raw_size;
     const int64_t block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
     for (int64_t done = 0, some; done < count; done += some) {
         some = heti_min(block, count - done);
@@ -16568,7 +16558,7 @@ static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count,
 
 /* llm.c's headers: 20240520, version 1, uint16 tokens; 20240801, version 7, uint32 tokens. */
 static het_result heti_data_header(het_data *data, const unsigned char *header, size_t size, het_error *error) {
-    const char *name = heti_reader_name(&data->reader);
+    const char *name = heti_reader_name(&data->desc.reader);
     uint32_t magic = heti_load_u32(header), version = heti_load_u32(header + 4), wanted = magic == 20240520 ? 1 : 7;
     if (size >= 12 && magic != 20240520 && magic != 20240801)
         return heti_fail(error, HET_ERR_FORMAT,
@@ -16576,16 +16566,16 @@ static het_result heti_data_header(het_data *data, const unsigned char *header, 
                          HETI_CAST(uint64_t, magic));
     if (size < HETI_LLMC_HEADER)
         return heti_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for the header of 1024", name,
-                         data->reader.size);
+                         data->desc.reader.size);
     if (version != wanted)
         return heti_fail(error, HET_ERR_FORMAT, "%s: version %u at offset 4, where magic %u has version %u", name,
                          HETI_CAST(uint64_t, version), HETI_CAST(uint64_t, magic), HETI_CAST(uint64_t, wanted));
     const uint64_t tokens = heti_load_u32(header + 8); /* an int32: a negative number reads as too many */
     data->token_bytes = magic == 20240520 ? 2 : 4;
     const uint64_t expected = HETI_LLMC_HEADER + tokens * data->token_bytes;
-    if (tokens > INT32_MAX || expected != data->reader.size)
+    if (tokens > INT32_MAX || expected != data->desc.reader.size)
         return heti_fail(error, HET_ERR_FORMAT, "%s: the header's %u tokens (offset 8) make a file of %u "
-                                                "bytes, it has %u", name, tokens, expected, data->reader.size);
+                                                "bytes, it has %u", name, tokens, expected, data->desc.reader.size);
     data->info.format = HET_DATA_LLMC;
     data->info.tokens = HETI_CAST(int64_t, tokens);
     data->first = HETI_LLMC_HEADER;
@@ -16595,15 +16585,16 @@ static het_result heti_data_header(het_data *data, const unsigned char *header, 
 /* Format, size of a token, where tokens begin, how many there are. llm.c numbers its files by date,
    so any other file of its family (weights, tokenizer, evaluation) is refused here instead of being
    read as bytes. */
-static het_result heti_data_detect(het_data *data, het_data_format format, het_error *error) {
+static het_result heti_data_detect(het_data *data, het_error *error) {
+    const het_data_format format = data->desc.format;
     unsigned char header[HETI_LLMC_HEADER] = { 0 };
-    uint64_t size = data->reader.size;
-    const char *name = heti_reader_name(&data->reader);
+    uint64_t size = data->desc.reader.size;
+    const char *name = heti_reader_name(&data->desc.reader);
     size_t head = size < HETI_LLMC_HEADER ? HETI_CAST(size_t, size) : HETI_LLMC_HEADER;
     if (size == 0) return heti_fail(error, HET_ERR_DATA, "%s: the file is empty", name);
     if (size > INT64_MAX) return heti_fail(error, HET_ERR_DATA, "%s: %u bytes are too many", name, size);
     if (format == HET_DATA_AUTO || format == HET_DATA_LLMC) {
-        HETI_TRY(heti_read(&data->reader, 0, header, head, error));
+        HETI_TRY(heti_read(&data->desc.reader, 0, header, head, error));
         const int is_dated = head >= 12 && heti_load_u32(header) >= 20240000 && heti_load_u32(header) < 20300000;
         if (format == HET_DATA_LLMC || is_dated) return heti_data_header(data, header, head, error);
     }
@@ -16618,12 +16609,13 @@ static het_result heti_data_detect(het_data *data, het_data_format format, het_e
 /* W = floor((tokens - 1) / T) windows, of which the last round(share W) are held back: at least
    one, and never all. A product and a sum that must round alike everywhere, hence the
    floating-point mode and heti_round. */
-static het_result heti_data_split(het_data *data, float held_out, het_error *error) {
-    int64_t windows = (data->info.tokens - 1) / data->length, held = 0;
+static het_result heti_data_split(het_data *data, het_error *error) {
+    const float held_out = data->desc.held_out;
+    int64_t windows = (data->info.tokens - 1) / data->desc.length, held = 0;
     heti_fp saved;
     if (windows < 1)
         return heti_fail(error, HET_ERR_DATA, "%s: %d tokens are too few for one window of %d",
-                         heti_reader_name(&data->reader), data->info.tokens, data->length + 1);
+                         heti_reader_name(&data->desc.reader), data->info.tokens, data->desc.length + 1);
     if (held_out > 0) {
         heti_fp_enter(&saved);
         held = HETI_CAST(int64_t, floor(heti_round(HETI_CAST(double, held_out) * HETI_CAST(double, windows)) + 0.5));
@@ -16637,17 +16629,17 @@ static het_result heti_data_split(het_data *data, float held_out, het_error *err
 
 /* Cuts the arrays of *data out of the arena (which only counts while it has no memory). */
 static void heti_data_arrays(het_data *data, heti_arena *arena) {
-    int64_t batches = data->slots + 1, rows = data->sequences * data->length;
-    int64_t window = (data->length + 1) * HETI_CAST(int64_t, data->token_bytes);
-    if (data->sequences > INT64_MAX / data->length / batches) { arena->overflow = 1; return; }
+    int64_t batches = data->desc.slots + 1, rows = data->desc.sequences * data->desc.length;
+    int64_t window = (data->desc.length + 1) * HETI_CAST(int64_t, data->token_bytes);
+    if (data->desc.sequences > INT64_MAX / data->desc.length / batches) { arena->overflow = 1; return; }
     data->raw_size = HETI_CAST(size_t, heti_max(window, HETI_DATA_BLOCK));
     if (data->raw_size > SIZE_MAX / HETI_CAST(size_t, batches)) { arena->overflow = 1; return; }
     data->raw = HETI_TAKE(arena, unsigned char, batches * HETI_CAST(int64_t, data->raw_size));
     data->token = HETI_TAKE(arena, int32_t, batches * rows);
     data->target = HETI_TAKE(arena, int32_t, batches * rows);
-    data->sample_id = HETI_TAKE(arena, int64_t, batches * data->sequences);
-    data->sequence_start = HETI_TAKE(arena, int64_t, data->sequences + 1);
-    data->granule_limit = data->sequences * heti_ceil_div(data->length, HETI_GRANULE_TOKENS);
+    data->sample_id = HETI_TAKE(arena, int64_t, batches * data->desc.sequences);
+    data->sequence_start = HETI_TAKE(arena, int64_t, data->desc.sequences + 1);
+    data->granule_limit = data->desc.sequences * heti_ceil_div(data->desc.length, HETI_GRANULE_TOKENS);
     data->granule_start = HETI_TAKE(arena, int64_t, batches * (data->granule_limit + 1));
 }
 
@@ -16657,26 +16649,26 @@ static het_data *heti_data_make(het_data *plan) {
     heti_arena arena = HETI_ZEROS;
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(plan, &arena);
-    if (heti_arena_start(&arena, &plan->allocator, "het_data_open", NULL) != HET_OK) return NULL;
+    if (heti_arena_start(&arena, &plan->desc.allocator, "het_data_open", NULL) != HET_OK) return NULL;
     plan->size = arena.size;
     het_data *data = HETI_TAKE(&arena, het_data, 1);
     *data = *plan;
     heti_data_arrays(data, &arena);
-    for (int64_t s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
+    for (int64_t s = 0; s <= data->desc.sequences; s++) data->sequence_start[s] = s * data->desc.length;
     return data;
 }
 
-/* *value = given, or the default where it is 0; within [1, 2^31). With these limits every product
-   below fits 63 bits. */
-static het_result heti_data_setting(het_error *error, const char *name, int64_t given, int64_t fallback,
-                                    int64_t *value) {
-    *value = given != 0 ? given : fallback;
+/* The default of a setting that is 0; within [1, 2^31). With these limits every product below fits
+   63 bits. */
+static het_result heti_data_setting(het_error *error, const char *name, int64_t fallback, int64_t *value) {
+    if (*value == 0) *value = fallback;
     if (*value >= 1 && *value <= INT32_MAX) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "het_data_open: %s %d is not between 1 and %i", name, given, INT32_MAX);
+    return heti_fail(error, HET_ERR_INVALID, "het_data_open: %s %d is not between 1 and %i", name, *value, INT32_MAX);
 }
 
 /* Copies the description into *plan with its defaults, and checks it. */
 static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, het_error *error) {
+    het_data_desc *d = &plan->desc;
     memset(plan, 0, sizeof *plan);
     if (desc == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: desc is NULL");
     if (desc->start_canary != 0 || desc->end_canary != 0)
@@ -16685,18 +16677,18 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
     if (desc->reader.read == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: reader.read is NULL");
     if (HETI_CAST(int, desc->format) < HET_DATA_AUTO || desc->format > HET_DATA_LLMC)
         return heti_fail(error, HET_ERR_INVALID, "het_data_open: format %i is unknown", desc->format);
-    plan->reader = desc->reader;
-    plan->seed = desc->seed;
-    HETI_TRY(heti_data_setting(error, "vocab", desc->vocab, 256, &plan->vocab));
-    HETI_TRY(heti_data_setting(error, "length", desc->length, 128, &plan->length));
-    HETI_TRY(heti_data_setting(error, "sequences", desc->sequences, 4, &plan->sequences));
-    HETI_TRY(heti_data_setting(error, "slots", desc->slots, 8, &plan->slots));
+    *d = *desc;
+    HETI_TRY(heti_data_setting(error, "vocab", 256, &d->vocab));
+    HETI_TRY(heti_data_setting(error, "length", 128, &d->length));
+    HETI_TRY(heti_data_setting(error, "sequences", 4, &d->sequences));
+    HETI_TRY(heti_data_setting(error, "slots", 8, &d->slots));
     /* by rule: once the lengths are known */
-    HETI_TRY(heti_data_setting(error, "granule", desc->granule, INT32_MAX, &plan->group));
-    if (!(desc->held_out < 1))
+    HETI_TRY(heti_data_setting(error, "granule", INT32_MAX, &d->granule));
+    if (d->held_out == 0) d->held_out = 0.05f;
+    if (!(d->held_out < 1))
         return heti_fail(error, HET_ERR_INVALID, "het_data_open: held_out %g is not below 1",
-                         HETI_CAST(double, desc->held_out));
-    return heti_choose_allocator(&desc->allocator, &plan->allocator, "het_data_open", error);
+                         HETI_CAST(double, d->held_out));
+    return heti_choose_allocator(&desc->allocator, &d->allocator, "het_data_open", error);
 }
 
 /* Everything that can be refused without memory is refused before any is asked for. */
@@ -16705,13 +16697,13 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
     if (opened == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: data is NULL");
     *opened = NULL;
     HETI_TRY(heti_data_settings(desc, &plan, error));
-    HETI_TRY(heti_data_detect(&plan, desc->format, error));
-    HETI_TRY(heti_data_split(&plan, desc->held_out == 0 ? 0.05f : desc->held_out, error));
+    HETI_TRY(heti_data_detect(&plan, error));
+    HETI_TRY(heti_data_split(&plan, error));
     data = heti_data_make(&plan);
     if (data == NULL)
-        return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.slots,
-                         plan.sequences, plan.length);
-    if (desc->granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
+        return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.desc.slots,
+                         plan.desc.sequences, plan.desc.length);
+    if (desc->granule == 0) data->desc.granule = heti_granule_group(data->sequence_start, data->desc.sequences);
     /* a bad token is found now and not in the middle of a run */
     const het_result result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
     if (result == HET_OK) *opened = data;
@@ -16720,7 +16712,7 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
 }
 
 HETRAIN_API void het_data_close(het_data *data) {
-    if (data != NULL) heti_free(&data->allocator, data, data->size);
+    if (data != NULL) heti_free(&data->desc.allocator, data, data->size);
 }
 
 HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info) {
@@ -16733,7 +16725,7 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info) {
    "data"). */
 static int64_t heti_data_window(const het_data *data, int64_t sample) {
     uint32_t key[4];
-    heti_philox(data->seed, HETI_CAST(uint64_t, sample / data->info.windows), 0x64617461, key);
+    heti_philox(data->desc.seed, HETI_CAST(uint64_t, sample / data->info.windows), 0x64617461, key);
     return HETI_CAST(int64_t, heti_permute(HETI_CAST(uint64_t, sample % data->info.windows),
                                            HETI_CAST(uint64_t, data->info.windows),
                                            HETI_CAST(uint64_t, key[1]) << 32 | key[0]));
@@ -16744,12 +16736,12 @@ static int64_t heti_data_window(const het_data *data, int64_t sample) {
    whatever arrives, no index leaves the vocabulary. */
 static het_result heti_data_fill(het_data *data, int64_t slot, int64_t b, int64_t window, int64_t sample,
                                  het_error *error) {
-    int64_t length = data->length, number = window * length, row = (slot * data->sequences + b) * length;
+    int64_t length = data->desc.length, number = window * length, row = (slot * data->desc.sequences + b) * length;
     unsigned char *raw = data->raw + HETI_CAST(size_t, slot) * data->raw_size;
     HETI_TRY(heti_data_read(data, number, length + 1, raw, error));
     HETI_TRY(heti_data_convert(data, raw, number, length, data->token + row, error));
     HETI_TRY(heti_data_convert(data, raw + data->token_bytes, number + 1, length, data->target + row, error));
-    data->sample_id[slot * data->sequences + b] = sample;
+    data->sample_id[slot * data->desc.sequences + b] = sample;
     return HET_OK;
 }
 
@@ -16758,14 +16750,14 @@ static het_result heti_data_fill(het_data *data, int64_t slot, int64_t b, int64_
 static het_result heti_data_show(const het_data *data, int64_t slot, int64_t sequences, het_batch *batch) {
     int64_t *granule_start = data->granule_start + slot * (data->granule_limit + 1);
     memset(batch, 0, sizeof *batch);
-    batch->tokens = sequences * data->length;
+    batch->tokens = sequences * data->desc.length;
     batch->sequences = sequences;
-    batch->token = data->token + slot * data->sequences * data->length;
-    batch->target = data->target + slot * data->sequences * data->length;
+    batch->token = data->token + slot * data->desc.sequences * data->desc.length;
+    batch->target = data->target + slot * data->desc.sequences * data->desc.length;
     batch->sequence_start = data->sequence_start;
-    batch->sample_id = data->sample_id + slot * data->sequences;
+    batch->sample_id = data->sample_id + slot * data->desc.sequences;
     batch->granule_start = granule_start;
-    return het_granules(data->sequence_start, sequences, data->group, granule_start, data->granule_limit + 1,
+    return het_granules(data->sequence_start, sequences, data->desc.granule, granule_start, data->granule_limit + 1,
                         &batch->granules);
 }
 
@@ -16776,27 +16768,26 @@ HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micr
     if (micro_batches < 1 || micro_batch < 0 || micro_batch >= micro_batches)
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: micro_batch %d is not in [0, %d)", micro_batch,
                          micro_batches);
-    if (slot < 0 || slot >= data->slots)
-        return heti_fail(error, HET_ERR_INVALID, "het_data_batch: slot %d is not in [0, %d)", slot, data->slots);
-    /* (step micro_batches + micro_batch + 1) B must fit */
-    if (step < 0 || micro_batches > INT64_MAX / data->sequences || step > INT64_MAX / data->sequences / micro_batches -
-        1)
+    if (slot < 0 || slot >= data->desc.slots)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_batch: slot %d is not in [0, %d)", slot, data->desc.slots);
+    const int64_t most = INT64_MAX / data->desc.sequences; /* (step micro_batches + micro_batch + 1) B must fit */
+    if (step < 0 || micro_batches > most || step > most / micro_batches - 1)
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: step %d of %d micro-batches is out of range", step,
                          micro_batches);
-    const int64_t sample = (step * micro_batches + micro_batch) * data->sequences; /* the first of B */
-    for (int64_t b = 0; b < data->sequences; b++)
+    const int64_t sample = (step * micro_batches + micro_batch) * data->desc.sequences; /* the first of B */
+    for (int64_t b = 0; b < data->desc.sequences; b++)
         HETI_TRY(heti_data_fill(data, slot, b, heti_data_window(data, sample + b), sample + b, error));
-    return heti_data_show(data, slot, data->sequences, batch);
+    return heti_data_show(data, slot, data->desc.sequences, batch);
 }
 
 HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error) {
     if (data == NULL || batch == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
     if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
-    const int64_t sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
+    const int64_t sequences = heti_min(data->desc.sequences, heti_max(0, data->info.held_out - first));
     for (int64_t b = 0, window = data->info.windows + first; b < sequences; b++, window++)
-        HETI_TRY(heti_data_fill(data, data->slots, b, window, window, error));
-    return heti_data_show(data, data->slots, sequences, batch);
+        HETI_TRY(heti_data_fill(data, data->desc.slots, b, window, window, error));
+    return heti_data_show(data, data->desc.slots, sequences, batch);
 }
 
 HETRAIN_API het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
