@@ -9462,11 +9462,10 @@ static void heti_raise(heti_rank *r) {
     HETI_UNLOCK(ctx);
 }
 
-static het_result heti_check_cancel(heti_rank *r) {
-    het_ctx *ctx = r->ctx;
+static het_result heti_check_cancel(const het_ctx *ctx, het_error *error) {
     if (HETI_ATOMIC_LOAD(&ctx->stop)) return HET_ERR_TRANSPORT; /* the reason is in the context */
     if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
-    return heti_fail(&r->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
+    return heti_fail(error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
 }
 
 /* Whether another process has failed; its text says why. */
@@ -9618,13 +9617,6 @@ static het_result heti_group_result(heti_rank *r, const heti_endpoint *end, het_
                           heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
-/* Asks how far the ops of an end have come. */
-static het_result heti_test_end(heti_rank *r, heti_endpoint *end) {
-    const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    if (end->finished == end->given) return HET_OK;
-    return heti_group_result(r, end, groups->iface->test(groups->self, end->handle, &end->finished));
-}
-
 /* Whether a post's buffer is the rank's again. */
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
     const het_transport_iface *iface = r->ctx->world.transport.iface;
@@ -9652,12 +9644,11 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
 
 static het_result heti_progress(heti_rank *r);
 
-/* Whether a group has ops of the rank under way. */
-static int heti_gives_ops(const heti_rank *r) {
-    const heti_part *part = r->part;
+/* The first of the rank's ends that has ops under way; NULL: none has. */
+static const heti_endpoint *heti_busy_end(const heti_part *part) {
     for (int64_t i = 0; i < part->ends; i++)
-        if (part->end[i].finished < part->end[i].given) return 1;
-    return 0;
+        if (part->end[i].finished < part->end[i].given) return &part->end[i];
+    return NULL;
 }
 
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link
@@ -9667,7 +9658,7 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     double most = 0.05;
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
-    else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
+    else if (heti_busy_end(r->part)) most = 50e-6; /* nor has a group */
     else if (r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
@@ -9687,11 +9678,10 @@ static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f-
 /* Whom the rank's reductions wait for; -1: nobody. */
 static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
+    const heti_endpoint *end = heti_busy_end(part);
     for (int64_t i = 0; i < part->flow.flows; i++)
         if (heti_flow_left(&part->flow.flow[i])) return part->flow.flow[i].peer;
-    for (const heti_endpoint *end = part->end; end < part->end + part->ends; end++)
-        if (end->finished < end->given) return r->ctx->share.group[end->group].member[end->member == 0];
-    return -1;
+    return end ? r->ctx->share.group[end->group].member[end->member == 0] : -1;
 }
 
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` is for the
@@ -9706,7 +9696,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
         if (post) HETI_TRY(heti_test_post(r, post, &done));
         else done = ready(r);
         if (done) return HET_OK;
-        HETI_TRY(heti_check_cancel(r));
+        HETI_TRY(heti_check_cancel(r->ctx, &r->error));
         const double now = heti_now();
         if (now - looked > 0.04) {
             looked = now;
@@ -9744,8 +9734,7 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post) {
 /* One turn of waiting outside a step, since `start`, for `what`. */
 static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
     const het_transport_iface *iface = ctx->world.transport.iface;
-    if (HETI_ATOMIC_LOAD(&ctx->cancelled))
-        return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
+    HETI_TRY(heti_check_cancel(ctx, &ctx->error));
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
     /* see heti_check_world */
     for (int64_t i = 0; i < ctx->world.processes && heti_now() - start > ctx->desc.layout.deadline; i++)
@@ -9884,7 +9873,7 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 
 /* =================================================================================================
    >>communicator  Devices that reach each other without the host: finding out who can, joining,
-                   giving ops, leaving.
+                   order with the ops of the device, leaving.
 
    Ranks whose devices are at different places can be members of one group (>>communicator_api). Two
    uses: the holders of a block that reach each other are a cluster, inside of which ops reduce and
@@ -10117,31 +10106,6 @@ static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *ev
         HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, event), "event");
     }
     HETI_DEVICE(r, queues->event_wait(r->device.self, end->queue, event), "wait for an event");
-    return HET_OK;
-}
-
-/* Gives an end a message to or from member `peer`. */
-static het_result heti_give_message(heti_rank *r, heti_endpoint *end, int receives, int64_t peer, void *data,
-                                    size_t bytes) {
-    const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    end->op = receives ? "receive" : "send";
-    HETI_TRY(heti_group_result(r, end, receives
-        ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
-        : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes)));
-    end->given++;
-    return HET_OK;
-}
-
-/* A reduction to owners, or a gather from them, of the ranges [start[m], start[m + 1]) of all
-   members. */
-static het_result heti_give_ranges(heti_rank *r, heti_endpoint *end, int gather, void *data, const int64_t *start,
-                                   het_communicator_element element) {
-    const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    end->op = gather ? "all_gather" : "reduce_scatter";
-    HETI_TRY(heti_group_result(r, end, gather
-        ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
-        : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element)));
-    end->given++;
     return HET_OK;
 }
 
@@ -13819,8 +13783,10 @@ static het_result heti_give_block(heti_rank *r, heti_endpoint *end, int gather, 
     const heti_communicator *group = &r->ctx->share.group[end->group];
     const int64_t element = HETI_CAST(int64_t, heti_flow_element(r, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS)),
                   own = heti_holder_of(o, r->rank) - end->member;
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     int64_t *start = r->part->flow.start;
     HETI_TRY(heti_order_end(r, end, NULL));
+    end->op = gather ? "all_gather" : "reduce_scatter";
     for (int64_t c = 0; c < o->clusters; c++) {
         for (int64_t m = 0; m < group->members; m++) heti_collected(o, own + m, c, &start[m], &start[m + 1]);
         if (start[0] == start[group->members]) continue;
@@ -13830,9 +13796,12 @@ static het_result heti_give_block(heti_rank *r, heti_endpoint *end, int gather, 
             heti_count_sent(r, group->member[m], HETI_CHANNEL_FLOW, bytes);
             heti_move_of(r, gather, b)->record->bytes += bytes;
         }
-        HETI_TRY(heti_give_ranges(r, end, gather, gather ? HETI_CAST(void *, r->part->weights + r->part->weight_at[b])
-                                                         : heti_block_sum_at(r, b, 0, 0), start,
-                                  element == sizeof(double) ? HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32));
+        HETI_TRY(heti_group_result(r, end, gather
+            ? groups->iface->all_gather(groups->self, end->handle, end->queue,
+                                        r->part->weights + r->part->weight_at[b], start, HET_COMMUNICATOR_F32)
+            : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, heti_block_sum_at(r, b, 0, 0), start,
+                                            element == sizeof(double) ? HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32)));
+        end->given++;
     }
     return HET_OK;
 }
@@ -13905,8 +13874,11 @@ static het_result heti_try_steps(heti_rank *r);
 /* Takes what has come and gives what is next, as far as it goes without waiting: groups and
    flows. */
 static het_result heti_progress(heti_rank *r) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     heti_part *part = r->part;
-    for (int64_t i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
+    for (heti_endpoint *end = part->end; end < part->end + part->ends; end++)
+        if (end->finished < end->given)
+            HETI_TRY(heti_group_result(r, end, groups->iface->test(groups->self, end->handle, &end->finished)));
     for (int64_t i = 0; i < part->flow.flows; i++) HETI_TRY(heti_advance_flow(r, &part->flow.flow[i]));
     if (part->flow.came) HETI_TRY(heti_try_steps(r));
     return heti_advance_group(r);
@@ -13979,15 +13951,6 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
 
 /* ---- micro-batches into their places ---- */
 
-/* Position within the sequence and number of the sequence, for rows [first, n). */
-static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequences, int64_t first) {
-    for (int64_t s = 0; s < sequences; s++)
-        for (int64_t i = heti_max(first, start[s]); i < start[s + 1]; i++) {
-            r->part->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
-            r->part->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
-        }
-}
-
 /* Brings rows [first, n) of a micro-batch to the device, once the one loaded last has left the host
    arrays. What is computed on that may still run. */
 static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b, int64_t first) {
@@ -13997,7 +13960,11 @@ static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, con
     HETI_TRY(heti_await_event(r, r->loaded));
     HETI_COPY(batch_slot->sequence_start, b->sequence_start, b->sequences + 1);
     HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &v->granules));
-    heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
+    for (int64_t s = 0; s < b->sequences; s++)
+        for (int64_t i = heti_max(first, b->sequence_start[s]); i < b->sequence_start[s + 1]; i++) {
+            part->host_position[i - first] = HETI_CAST(int32_t, i - b->sequence_start[s]);
+            part->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
+        }
     for (int64_t i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (int64_t i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
     HETI_COPY(part->host_token, b->token, rows);
@@ -14286,7 +14253,7 @@ static void heti_slow_down(heti_rank *r) {
 static het_result heti_poll(heti_rank *r) {
     if (r->capturing) return HET_OK; /* it moves on once the graph is under way */
     heti_slow_down(r);
-    HETI_TRY(heti_check_cancel(r));
+    HETI_TRY(heti_check_cancel(r->ctx, &r->error));
     return heti_progress(r);
 }
 
@@ -14657,20 +14624,26 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
 
 /* Starts one side of a message: a post for each crossing and, on a lane, an op for its rows. */
 static het_result heti_start_message(heti_rank *r, heti_message *message, int receives, const heti_passage *p) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     het_record *record = r->present;
+    heti_endpoint *end = message->end;
     heti_crossing x;
     for (x.member = -1; heti_next_crossing(r, p, &x);) {
         record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
         HETI_TRY(heti_start_post(r, &message->post[x.member], receives, x.rank, HETI_CHANNEL_STAGE,
-                                 message->data + x.at, message->end ? HETI_ENVELOPE : x.size));
+                                 message->data + x.at, end ? HETI_ENVELOPE : x.size));
     }
-    if (!message->end) return HET_OK;
+    if (!end) return HET_OK;
     if (record->bytes > 0) {
-        HETI_TRY(heti_order_end(r, message->end, message->event));
-        HETI_TRY(heti_give_message(r, message->end, receives, !receives, message->rows,
-                                   HETI_CAST(size_t, record->bytes)));
+        const size_t bytes = HETI_CAST(size_t, record->bytes);
+        HETI_TRY(heti_order_end(r, end, message->event));
+        end->op = receives ? "receive" : "send";
+        HETI_TRY(heti_group_result(r, end, receives
+            ? groups->iface->receive(groups->self, end->handle, end->queue, 0, message->rows, bytes)
+            : groups->iface->send(groups->self, end->handle, end->queue, 1, message->rows, bytes)));
+        end->given++;
     }
-    message->post->ticket = message->end->given;
+    message->post->ticket = end->given;
     return HET_OK;
 }
 
