@@ -11,7 +11,7 @@ typedef struct test_plan {
     het_stage stage[MOST_STAGES];
     int64_t first_stage[MOST_STAGES + 1];
     int64_t counts[MOST_STAGES];
-    double share[MOST_STAGES], slice_share[8];
+    double share[MOST_STAGES], state_share[MOST_STAGES], slice_share[8];
 } test_plan;
 
 static test_plan *plan_start(const char *schedule, int64_t ranks, int64_t slices)
@@ -25,6 +25,8 @@ static test_plan *plan_start(const char *schedule, int64_t ranks, int64_t slices
     made->plan.first_stage = made->first_stage;
     made->plan.share = made->share;
     made->plan.slice_share = made->slice_share;
+    made->plan.state_share = made->state_share;
+    made->state_share[0] = 1;
     for (slice = 0; slice < 8; slice++) made->slice_share[slice] = 1;
     strcpy(made->plan.schedule, schedule);
     return made;
@@ -42,9 +44,14 @@ static void plan_stage(test_plan *made, int64_t rank)
 
 static void plan_pipeline(test_plan *made, int64_t count)
 {
+    int64_t p;
     made->counts[made->plan.pipelines] = count;
     made->share[made->plan.pipelines++] = 1;
     made->first_stage[made->plan.pipelines] = made->plan.stages;
+    if (made->plan.stages > 0 && made->stage[made->plan.stages - 1].unit_end > made->plan.units)
+        made->plan.units = made->stage[made->plan.stages - 1].unit_end;
+    for (p = 0; p < made->plan.pipelines; p++) /* the last stage of a short pipeline has the rest of the chain */
+        if (made->first_stage[p + 1] > made->first_stage[p]) made->stage[made->first_stage[p + 1] - 1].unit_end = made->plan.units;
 }
 
 /* One pipeline over ranks 0 .. ranks - 1: `chunks` times along them, or down and up again (chunks == 0). */

@@ -58,6 +58,7 @@ static made *make(int64_t ranks)
 /* Starts a pipeline, whose stages follow. */
 static void add_pipeline(made *m, int64_t micro_batches)
 {
+    m->share[m->plan.pipelines] = 1;
     m->micro_batches[m->plan.pipelines++] = micro_batches;
     m->schedule.pipelines = m->plan.pipelines;
     m->first_stage[m->plan.pipelines] = m->plan.stages;
@@ -66,16 +67,20 @@ static void add_pipeline(made *m, int64_t micro_batches)
 static void add_stage(made *m, int64_t rank, double forward, double input, double weight)
 {
     const int64_t g = m->plan.stages++, unit = 2 * (g - m->first_stage[m->plan.pipelines - 1]);
+    int64_t p;
     m->stage[g].pipeline = m->plan.pipelines - 1;
     m->stage[g].rank = rank;
     m->stage[g].unit_begin = unit;
     m->stage[g].unit_end = unit + 2;
+    if (unit > 0) m->stage[g - 1].unit_end = unit; /* had the rest so far */
+    m->first_stage[m->plan.pipelines] = m->plan.stages;
     if (m->plan.units < unit + 2) m->plan.units = unit + 2;
+    for (p = 0; p < m->plan.pipelines; p++) /* the last stage of a short pipeline has the rest of the chain */
+        if (m->first_stage[p + 1] > m->first_stage[p]) m->stage[m->first_stage[p + 1] - 1].unit_end = m->plan.units;
     m->stage_cost[g].forward.token = forward;
     m->stage_cost[g].input.token = input;
     m->stage_cost[g].weight.token = weight;
     m->stage_cost[g].backward.token = input + weight;
-    m->first_stage[m->plan.pipelines] = m->plan.stages;
 }
 
 static void add(made *m, int32_t kind, int64_t stage, int64_t micro_batch)
@@ -294,6 +299,8 @@ static made *random_made(uint64_t *seed)
     for (i = 0; i < 512; i++) m->tokens[i] = 0.5 * (double)(1 + support_below(seed, 3));
     if (support_below(seed, 2) == 0) m->costs.tokens = m->tokens;
     for (r = 0; r < ranks; r++) m->state_share[r] = (double)support_below(seed, 3);
+    for (r = 1; r < ranks && m->state_share[r] <= 0; r++) {}
+    if (r == ranks && m->state_share[0] <= 0) m->state_share[0] = 1; /* all of them cannot be 0 */
     blocks = m->schedule.complete ? 1 + support_below(seed, 5) : 0;
     for (b = 0; b < blocks; b++) {
         m->block_cost[b].reduce_bytes = (double)(480 * support_below(seed, 9));
@@ -1747,15 +1754,22 @@ static void divided_blocks(void **state)
 static void calls_wait_for_what_comes_beside(void **state)
 {
     made *m = one_f_one_b(1, 3, 10, 20, 5);
+    int i;
     (void)state;
     m->stage_cost[0].beside[HET_ACTION_F] = 12;
     m->stage_cost[0].beside[HET_ACTION_B] = 24;
     EXACTLY(makespan_of(m), 3 * (12 + 25));
-    m = one_f_one_b(1, 3, 10, 20, 5);
+    m = chain(1, 1, 10, 20, 5); /* two slices, of which the first recomputes */
+    for (i = 0; i < 4; i++) {
+        add(m, i < 2 ? HET_ACTION_F : HET_ACTION_B, 0, 0);
+        m->action[i].slice = i == 1 || i == 2;
+    }
+    m->start[1] = m->count;
+    m->plan.slices = 2, m->slice_share[1] = 1;
     m->stage_cost[0].beside[HET_ACTION_B] = 24;
     m->stage_cost[0].beside[4] = 4; /* of slices that recompute where others do not */
     m->stage[0].recompute = HET_RECOMPUTE_STAGE, m->stage[0].keep = 2;
-    EXACTLY(makespan_of(m), 3 * (10 + 28));
+    EXACTLY(makespan_of(m), 2 * 5 + 24 + 28);
     m = one_f_one_b(1, 3, 10, 20, 5);
     m->stage_cost[0].beside[4] = 30;
     EXACTLY(makespan_of(m), 3 * (10 + 25));
@@ -1846,6 +1860,7 @@ static void large_rings(void **state)
     int64_t *first = (int64_t *)support_alloc(RANKS + 1, sizeof *first), *start = (int64_t *)support_alloc(RANKS + 1, sizeof *start);
     int64_t *micro_batches = (int64_t *)support_alloc(RANKS, sizeof *micro_batches), r;
     het_action *action = (het_action *)support_alloc(RANKS + 1, sizeof *action);
+    double share = 1, *even = (double *)support_alloc(RANKS, sizeof *even);
     (void)state;
     memset(&plan, 0, sizeof plan);
     memset(&schedule, 0, sizeof schedule);
@@ -1855,9 +1870,12 @@ static void large_rings(void **state)
     memset(stage, 0, RANKS * sizeof *stage);
     memset(action, 0, (RANKS + 1) * sizeof *action);
     plan.ranks = schedule.ranks = RANKS;
-    plan.slices = plan.pipelines = plan.stages = schedule.pipelines = 1;
+    plan.slices = plan.pipelines = plan.stages = plan.units = stage->unit_end = schedule.pipelines = 1;
     plan.stage = stage;
     plan.first_stage = first;
+    plan.share = plan.slice_share = &share;
+    plan.state_share = even;
+    for (r = 0; r < RANKS; r++) even[r] = 1;
     first[0] = 0;
     first[1] = 1;
     micro_batches[0] = 0;
@@ -1895,6 +1913,7 @@ static void large_rings(void **state)
     het_simulation_free(s);
     start[RANKS] = RANKS + 1;
     EXPECT_ERROR(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error), HET_ERR_INVALID, error.text, "rank 2999|action 1|REDUCE0|twice");
+    free(even);
     free(stage);
     free(first);
     free(start);
@@ -2565,14 +2584,14 @@ static void refusals(void **state)
     REFUSE(m->costs.stage = NULL, "missing");
     REFUSE(m->costs.start_canary = 0xCDCDCDCDu, "cleared");
     REFUSE(m->costs.end_canary = 1, "cleared");
-    REFUSE(m->plan.ranks = 2, "stage 2|rank 2 of 2");
+    REFUSE(m->plan.ranks = 2, "stage 2|on rank 2|2 ranks");
     REFUSE(m->plan.ranks = 4, "3 ranks|4");
-    REFUSE(m->stage[1].rank = 3, "stage 1|rank 3 of 3");
-    REFUSE(m->stage[1].pipeline = 7, "stage 1|pipeline 7 in the place of 0");
+    REFUSE(m->stage[1].rank = 3, "stage 1|on rank 3|3 ranks");
+    REFUSE(m->stage[1].pipeline = 7, "pipeline 0, stage 1|of pipeline 7");
     REFUSE(m->plan.slices = 0, "0 slices");
-    REFUSE((m->plan.slices = 2, m->slice_share[1] = nan), "slice 1|nan");
-    REFUSE((m->plan.slices = 2, m->slice_share[1] = 0), "slice 1|share 0|1e-30");
-    REFUSE(m->first_stage[1] = 2, "first_stage");
+    REFUSE((m->plan.slices = 2, m->slice_share[1] = nan), "slices|number 1|nan");
+    REFUSE((m->plan.slices = 2, m->slice_share[1] = 0), "slices|number 1 is 0|1e-30");
+    REFUSE(m->first_stage[1] = 2, "stages 0 to 2|has 3");
     REFUSE(m->start[1] = -1, "start[1]|-1");
     REFUSE(m->schedule.pipelines = 2, "2 pipelines");
     {
@@ -2589,10 +2608,10 @@ static void refusals(void **state)
         m->plan.slice_share = NULL;
         refuse(m, HET_ERR_INVALID, "slices", __LINE__);
         m->plan.slices = 1;
+        refuse(m, HET_ERR_INVALID, "slices|NULL", __LINE__);
+        m->plan.slice_share = m->slice_share;
         m->micro_batches[0] = INT64_MAX / 2;
         refuse(m, HET_ERR_LIMIT, "pipeline 0|micro-batches", __LINE__);
-        m->micro_batches[0] = INT32_MAX - 1;
-        m->plan.slice_share = m->slice_share;
         free(m);
     }
     {

@@ -2653,31 +2653,6 @@ static int64_t heti_p_cell_of(const heti_p_sim *s, int64_t g, const het_action *
     return s->stage[g].cell + a->micro_batch * s->slices + a->slice;
 }
 
-static het_result heti_p_sim_plan(heti_p_sim *s) {
-    const het_plan *plan = s->plan;
-    if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
-        plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
-        return HETI_P_BAD(s, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
-                          plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return HETI_P_BAD(s, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        if (plan->first_stage[p] >= plan->first_stage[p + 1])
-            return HETI_P_BAD(s, "het_simulate: pipeline %d has no stage", p);
-    for (int64_t g = 0, p = 0; g < plan->stages; g++) {
-        p += g == plan->first_stage[p + 1];
-        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks || plan->stage[g].pipeline != p)
-            return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d, pipeline %d in the place of %d", g,
-                              plan->stage[g].rank, plan->ranks, plan->stage[g].pipeline, p);
-    }
-    if (plan->members > 0 || plan->cut != NULL) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
-    for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++)
-        if (!(plan->slice_share[p] >= 1e-30 && plan->slice_share[p] <= 1e30))
-            return HETI_P_BAD(s, "het_simulate: slice %d has share %e, not one from 1e-30 to 1e30", p,
-                              plan->slice_share[p]);
-    return HET_OK;
-}
-
 /* The doubles that are the first `size` bytes of the costs of something are times. */
 static het_result heti_p_sim_times(heti_p_sim *s, const char *what, int64_t number, const void *costs, size_t size) {
     double value;
@@ -2864,7 +2839,7 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
 
 static het_result heti_p_sim_given(heti_p_sim *s) {
     const het_schedule *schedule = s->schedule;
-    HETI_T_TRY(heti_p_sim_plan(s));
+    HETI_T_TRY(het_plan_check(s->plan, "het_simulate", s->error));
     s->ranks = s->plan->ranks;
     s->stages = s->plan->stages;
     s->slices = s->plan->slices;
@@ -2875,7 +2850,7 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
     s->cells = 0;
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
-        if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
+        if (n < 0 || n > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices",
                                p, n, s->slices);
         s->cells += n * s->slices * stages;
@@ -3103,7 +3078,7 @@ static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double b
 static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    for (int64_t i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
+    for (int64_t i = 0; i < n; i++) ring->sum += s->plan->state_share[part[i].rank];
     for (int64_t i = 0; i < n; i++) part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     heti_p_ring_divided(s, ring, bytes);
@@ -3127,7 +3102,7 @@ static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
             heti_p_part *part;
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
             if (counts && a->kind == HET_ACTION_STEP && a->version == 0) {
-                if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
+                s->step_share[a->stage] += s->plan->state_share[r];
                 s->step_ranks[a->stage]++;
             }
             if (a->kind == HET_ACTION_STEP && s->updates == 1) continue;
@@ -3143,9 +3118,6 @@ static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
 
 static het_result heti_p_sim_rings(heti_p_sim *s) {
     int64_t first = 0;
-    for (int64_t r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
-        if (!heti_t_is_time(s->plan->state_share[r]))
-            return HETI_P_BAD(s, "het_simulate: the state share of rank %d is negative or not finite", r);
     HETI_T_TRY(heti_p_ring_ranks(s, 1));
     for (int64_t b = 0; b < 3 * s->rings; b++) {
         s->ring[b].first = first;
