@@ -919,7 +919,7 @@ static void test_allocations(void **state)
     assert_int_equal(memory.live, 0);
     memset(&j->desc.allocator, 0, sizeof j->desc.allocator);
     j->desc.allocator.alloc = support_allocator(&memory).alloc;
-    refuse(j, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
+    refuse(j, HET_ERR_INVALID, "het_pack: the allocator lacks alloc or free");
     job_end(j);
 }
 

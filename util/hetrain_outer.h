@@ -422,9 +422,9 @@ static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
     return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
 }
 
-static void heti_o_layout(het_outer *o, heti_t_arena *a) {
+static void heti_o_layout(void *self, heti_t_arena *a) {
+    het_outer *o = HETI_T_CAST(het_outer *, self);
     const int64_t n = o->d.islands;
-    (void)HETI_T_TAKE(a, het_outer, 1);
     o->start = HETI_T_TAKE(a, int64_t, o->parameters + 1);
     o->cut = HETI_T_TAKE(a, int64_t, o->d.fragments + 1);
     o->global = HETI_T_TAKE(a, float, 2 * o->elements);
@@ -462,19 +462,16 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: desc, ctx or outer is NULL");
     *outer = NULL;
     memset(&first, 0, sizeof first);
-    memset(&arena, 0, sizeof arena);
     HETI_T_TRY(heti_o_settle(&first.d, desc, error));
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &first.d.allocator, "het_outer_create", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &first.d.allocator, error, "het_outer_create"));
     if (het_get_desc(ctx)->layout.transport.iface != NULL)
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: the context has processes of its own");
     first.ctx = ctx;
     first.parameters = het_parameter_count(ctx);
     for (int64_t p = 0; p < first.parameters; p++) first.elements += heti_o_count(ctx, p);
-    heti_o_layout(&first, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &first.d.allocator, "het_outer_create", error));
-    o = HETI_T_CAST(het_outer *, HETI_T_CAST(void *, arena.base));
-    *o = first;
-    heti_o_layout(o, &arena);
+    HETI_T_TRY(heti_t_arrays(&arena, sizeof first, heti_o_layout, &first, &first.d.allocator, "het_outer_create",
+                             error));
+    o = HETI_T_CAST(het_outer *, memcpy(arena.base, &first, sizeof first));
     o->block = arena.size;
     if ((result = heti_o_begin(o)) == HET_OK) *outer = o;
     else if (error != NULL) *error = o->error;

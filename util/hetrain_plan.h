@@ -1030,7 +1030,8 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
 }
 
 /* A pattern has at most three actions for an item, and a W for each I of a rank. */
-static void heti_p_make_cut(heti_p_make *make) {
+static void heti_p_make_cut(void *self, heti_t_arena *arena) {
+    heti_p_make *make = HETI_T_CAST(heti_p_make *, self);
     const het_play *play = make->play;
     const int listed = make->rule->order == HETI_P_INTERLEAVED || make->rule->order == HETI_P_DUALPIPEV;
     int64_t items = 0, weights = 0;
@@ -1039,11 +1040,11 @@ static void heti_p_make_cut(heti_p_make *make) {
         weights = heti_p_max(weights, heti_p_max(play->counts[play->stage[s].pipeline],
                                                  play->stage[s].before + play->stage[s].after + 1));
     }
-    make->stage = HETI_T_TAKE(&make->arena, heti_p_make_stage, play->plan->stages);
-    make->lane = HETI_T_TAKE(&make->arena, heti_p_make_lane, play->plan->stages);
-    make->rank = HETI_T_TAKE(&make->arena, heti_p_make_rank, play->plan->ranks);
-    make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(&make->arena, items, 3 * sizeof *make->item));
-    make->waiting = HETI_T_TAKE(&make->arena, heti_p_dual_weight, 2 * weights);
+    make->stage = HETI_T_TAKE(arena, heti_p_make_stage, play->plan->stages);
+    make->lane = HETI_T_TAKE(arena, heti_p_make_lane, play->plan->stages);
+    make->rank = HETI_T_TAKE(arena, heti_p_make_rank, play->plan->ranks);
+    make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(arena, items, 3 * sizeof *make->item));
+    make->waiting = HETI_T_TAKE(arena, heti_p_dual_weight, 2 * weights);
 }
 
 /* het_rule.start */
@@ -1054,9 +1055,7 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
     make->error = error;
     HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
     make->rule = heti_p_rule_find(play->plan->schedule);
-    heti_p_make_cut(make);
-    HETI_T_TRY(heti_t_arena_start(&make->arena, &make->allocator, "het_schedule_make", error));
-    heti_p_make_cut(make);
+    HETI_T_TRY(heti_t_arrays(&make->arena, 0, heti_p_make_cut, make, &make->allocator, "het_schedule_make", error));
     for (int64_t p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
     for (int64_t p = 0; p < play->plan->pipelines; p++) {
         heti_p_make_pipeline(make, p, &ranks);
@@ -1165,7 +1164,7 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     result = strcmp(plan->schedule, "timed") == 0 ?
         het_schedule_timed(plan, counts, NULL, allocator, schedule, error) :
         het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
-    if (make.arena.base != NULL) make.allocator.free(make.allocator.user, make.arena.base, make.arena.size);
+    heti_t_arrays_free(&make.arena, &make.allocator);
     if (result == HET_OK) result = heti_p_versions(plan, *schedule, &make.allocator, error);
     if (result == HET_OK) return HET_OK;
     het_schedule_free(*schedule);
@@ -2541,7 +2540,7 @@ typedef struct heti_p_sim {
     const het_costs *costs;
     het_error *error;
     het_allocator allocator;
-    size_t scratch_size;
+    heti_t_arena tables;              /* of the arrays below */
     int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
     int64_t updates, rings;           /* of a step, the most of a stage; REDUCEs, and GATHERs, that differ: blocks x
                                          updates */
@@ -2570,12 +2569,13 @@ typedef struct heti_p_sim {
     het_transfer transfer;
     int64_t twins;                    /* ranks that have a twin and have not yet got its times */
     heti_p_queue messages;             /* on shared wires */
-    het_simulation *result;
+    het_simulation *result;           /* a block of its own, with the records */
     het_record *record;
     void *user;
 } heti_p_sim;
 
-static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
+static void heti_p_sim_cut(void *self, heti_t_arena *arena) {
+    heti_p_sim *s = HETI_T_CAST(heti_p_sim *, self);
     const int64_t timed = heti_p_min(2 * s->rings, s->parts); /* rings that some rank has */
     s->stage = HETI_T_TAKE(arena, heti_p_stage, s->stages);
     s->cell = HETI_T_TAKE(arena, heti_p_cell, s->cells);
@@ -2599,24 +2599,13 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->path = HETI_T_TAKE(arena, int64_t, 2 * s->stages * s->most_wires);
 }
 
-static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
+static void heti_p_result_cut(void *self, heti_t_arena *arena) {
+    heti_p_sim *s = HETI_T_CAST(heti_p_sim *, self);
     het_rank_time *rank;
     s->result = HETI_T_TAKE(arena, het_simulation, 1);
     rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
     s->record = HETI_T_TAKE(arena, het_record, s->keep ? s->records : 0);
-    if (s->result == NULL) return;
-    memset(s->result, 0, sizeof *s->result);
-    s->result->rank = rank;
-}
-
-static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_t_arena *arena), size_t *size) {
-    heti_t_arena arena;
-    memset(&arena, 0, sizeof arena);
-    cut(s, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_simulate", s->error));
-    cut(s, &arena);
-    *size = arena.size;
-    return HET_OK;
+    if (s->result != NULL) s->result->rank = rank;
 }
 
 /* ---- what was given ---- */
@@ -3233,7 +3222,7 @@ static void heti_p_sim_twins(heti_p_sim *s) {
 
 static het_result heti_p_sim_start(heti_p_sim *s) {
     int64_t r, record = 0, count;
-    memset(s->stage, 0, s->scratch_size); /* all tables: it comes first in their block */
+    memset(s->tables.base, 0, s->tables.size);
     for (r = 0; r < s->ranks; r++) {
         const het_team_member *team = het_plan_team(s->plan, r, &count);
         const int64_t leader = team != NULL ? team->leader : r;
@@ -4452,18 +4441,17 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
 /* On the tables made from what was given, heti_p_sim_loop or another. s->result is the result. */
 static het_result heti_p_sim_with(heti_p_sim *s, const het_plan *plan, const het_schedule *schedule,
                                   const het_costs *costs, het_result (*loop)(heti_p_sim *s)) {
-    het_result result;
-    size_t size;
+    heti_t_arena own;
     s->plan = plan;
     s->schedule = schedule;
     s->costs = costs;
     HETI_T_TRY(heti_p_sim_given(s));
-    HETI_T_TRY(heti_p_sim_allocate(s, heti_p_result_cut, &size));
+    HETI_T_TRY(heti_t_arrays(&own, 0, heti_p_result_cut, s, &s->allocator, "het_simulate", s->error));
     s->result->allocator = s->allocator;
-    s->result->size = size;
-    HETI_T_TRY(heti_p_sim_allocate(s, heti_p_sim_cut, &s->scratch_size));
-    result = loop(s);
-    s->allocator.free(s->allocator.user, s->stage, s->scratch_size);
+    s->result->size = own.size;
+    HETI_T_TRY(heti_t_arrays(&s->tables, 0, heti_p_sim_cut, s, &s->allocator, "het_simulate", s->error));
+    const het_result result = loop(s);
+    heti_t_arrays_free(&s->tables, &s->allocator);
     if (s->messages.room > 0)
         s->allocator.free(s->allocator.user, s->messages.event,
                           HETI_T_CAST(size_t, s->messages.room) * sizeof *s->messages.event);
@@ -4482,7 +4470,7 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
                            plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
     memset(&s, 0, sizeof s);
     s.error = error, s.keep = timeline == HET_YES;
-    HETI_T_TRY(heti_t_need_allocator(allocator, &s.allocator, "het_simulate", error));
+    HETI_T_TRY(heti_t_choose(allocator, &s.allocator, error, "het_simulate"));
     result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
@@ -4504,7 +4492,16 @@ typedef struct heti_p_slicing {
     double *least;                    /* [most + 1][granules + 1] seconds of the granules before j in k slices,
                                          HETI_P_NEVER: not below the bound */
     int64_t *from;                    /* where the last of them begins */
+    int64_t *tried;                   /* [most] lengths */
+    heti_t_arena arena;               /* of these arrays */
 } heti_p_slicing;
+
+static void heti_p_slicing_cut(void *self, heti_t_arena *arena) {
+    heti_p_slicing *s = HETI_T_CAST(heti_p_slicing *, self);
+    s->least = HETI_T_TAKE(arena, double, (s->most + 1) * (s->granules + 1));
+    s->from = HETI_T_TAKE(arena, int64_t, (s->most + 1) * (s->granules + 1));
+    s->tried = HETI_T_TAKE(arena, int64_t, s->most);
+}
 
 /* Granules [a, b): their queries see b^2 - a^2 parts of the pairs, and themselves. */
 static double heti_p_slice_seconds(const heti_p_slicing *s, int64_t a, int64_t b) {
@@ -4547,9 +4544,7 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
     heti_p_slicing s;
     het_allocator own;
     double bound = 1e300, best = HETI_P_NEVER, sum, largest = 0;
-    int64_t *tried, count = 0;
-    size_t cells, size;
-    void *block;
+    int64_t count = 0;
     if (cost == NULL || length == NULL || slices == NULL || seconds == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: cost, length, slices or seconds is NULL");
     if (granules < 1 || granules > 4096 || granule_tokens < 1 || granule_tokens > 1 << 20 || stages < 1 || most < 1 ||
@@ -4557,23 +4552,18 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
         return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: %d granules (1 to 4096) of %d tokens, %d "
                            "stages, %d slices, cost %e, %e, %e", granules, granule_tokens, stages, most, cost->base,
                            cost->token, cost->pair);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_slice_lengths", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_slice_lengths"));
     s.cost = *cost, s.granules = granules, s.granule_tokens = granule_tokens, s.most = heti_p_min(most, granules);
-    cells = HETI_T_CAST(size_t, (s.most + 1) * (granules + 1));
-    size = cells * (sizeof(double) + sizeof(int64_t)) + HETI_T_CAST(size_t, s.most) * sizeof(int64_t);
-    HETI_T_TRY(heti_t_block(&own, size, "het_slice_lengths", &block, error));
-    s.least = HETI_T_CAST(double *, block);
-    s.from = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, s.least + cells));
-    tried = s.from + cells;
-    while ((sum = heti_p_slices_below(&s, bound, tried, &count, &largest)) < best) {
+    HETI_T_TRY(heti_t_arrays(&s.arena, 0, heti_p_slicing_cut, &s, &own, "het_slice_lengths", error));
+    while ((sum = heti_p_slices_below(&s, bound, s.tried, &count, &largest)) < best) {
         bound = largest;
         if (sum + HETI_T_CAST(double, stages - 1) * largest >= best) continue;
         best = sum + HETI_T_CAST(double, stages - 1) * largest;
         *slices = count;
-        HETI_T_COPY(length, tried, count);
+        HETI_T_COPY(length, s.tried, count);
     }
     *seconds = best;
-    own.free(own.user, block, size);
+    heti_t_arrays_free(&s.arena, &own);
     return HET_OK;
 }
 
@@ -4604,6 +4594,8 @@ typedef struct heti_p_timed {
     het_transfer transfer;
     heti_p_timed_stage *stage;        /* [stages] */
     heti_p_timed_rank *rank;          /* [ranks] */
+    het_stage_cost *ones;             /* [stages] costs where none are given */
+    heti_t_arena arena;               /* of these three */
     het_schedule *list, *best;        /* with room for the grid's; the shortest, with its times */
     double end, span;
     int gap, backward_first, drain;   /* the rule */
@@ -4832,38 +4824,36 @@ static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int6
     return HET_OK;
 }
 
+static void heti_p_timed_cut(void *self, heti_t_arena *arena) {
+    heti_p_timed *t = HETI_T_CAST(heti_p_timed *, self);
+    t->stage = HETI_T_TAKE(arena, heti_p_timed_stage, t->sim.plan->stages);
+    t->rank = HETI_T_TAKE(arena, heti_p_timed_rank, t->sim.plan->ranks);
+    t->ones = HETI_T_TAKE(arena, het_stage_cost, t->sim.plan->stages);
+}
+
 HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *counts, const het_costs *costs,
                                           const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     heti_p_timed t;
-    het_stage_cost *ones;
     het_plan named;
-    het_result result;
-    void *block = NULL;
-    size_t size;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_timed: plan, counts and schedule must not be NULL");
     memset(&t, 0, sizeof t);
     HETI_T_TRY(heti_t_choose(allocator, &t.sim.allocator, error, "het_schedule_timed"));
-    named = *plan, t.sim.user = &t, t.sim.error = error;
+    named = *plan, t.sim.plan = plan, t.sim.user = &t, t.sim.error = error;
     memcpy(named.schedule, "greedy", 7); /* checks what is given; of its lists only the room is used */
     HETI_T_TRY(het_schedule_make(&named, counts, allocator, &t.list, error));
-    size = HETI_T_CAST(size_t, plan->stages) * (sizeof *t.stage + sizeof *ones) +
-        HETI_T_CAST(size_t, plan->ranks) * sizeof *t.rank;
-    result = heti_t_block(&t.sim.allocator, size, "het_schedule_timed", &block, error);
+    het_result result = heti_t_arrays(&t.arena, 0, heti_p_timed_cut, &t, &t.sim.allocator, "het_schedule_timed", error);
     if (result == HET_OK) {
-        t.stage = HETI_T_CAST(heti_p_timed_stage *, block);
-        t.rank = HETI_T_CAST(heti_p_timed_rank *, HETI_T_CAST(void *, t.stage + plan->stages));
-        ones = HETI_T_CAST(het_stage_cost *, HETI_T_CAST(void *, t.rank + plan->ranks));
-        for (int64_t g = 0; g < plan->stages; g++)
-            ones[g].forward.base = ones[g].input.base = ones[g].weight.base = 1, ones[g].backward.base = 2;
+        for (het_stage_cost *one = t.ones; one < t.ones + plan->stages; one++)
+            one->forward.base = one->input.base = one->weight.base = 1, one->backward.base = 2;
         if (costs != NULL) t.costs = *costs;
-        else t.costs.stage = ones;
+        else t.costs.stage = t.ones;
         t.transfer = t.costs.transfer, t.costs.transfer = HET_TRANSFER_FREE; /* first lists without SEND and RECV */
         t.costs.blocks = 0, t.costs.block = NULL;
         result = heti_p_timed_lists(&t, &named, counts);
-        t.sim.allocator.free(t.sim.allocator.user, block, size);
     }
+    heti_t_arrays_free(&t.arena, &t.sim.allocator);
     if (result == HET_OK) *schedule = t.best;
     else het_schedule_free(t.best);
     het_schedule_free(t.list);

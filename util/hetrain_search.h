@@ -815,33 +815,12 @@ static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
     for (size_t heti_s_i = 0; heti_s_i < sizeof heti_s_to / sizeof heti_s_to[0]; heti_s_i++) \
         *heti_s_to[heti_s_i] = HETI_S_ROOM(type, count); } while (0)
 
-/* Takes a struct's arrays from a block. */
-typedef void (*heti_s_cutter)(void *self, heti_t_arena *arena);
-
-/* One block for `head` bytes and what `cut` takes behind them, cleared: it is called once to count
-   and once to cut. */
-static het_result heti_s_arrays(heti_t_arena *arena, size_t head, heti_s_cutter cut, void *self,
-                                const het_allocator *allocator, const char *call, het_error *error) {
-    memset(arena, 0, sizeof *arena);
-    (void)HETI_S_ROOM(char, head);
-    cut(self, arena);
-    HETI_T_TRY(heti_t_arena_start(arena, allocator, call, error));
-    (void)HETI_S_ROOM(char, head);
-    cut(self, arena);
-    return HET_OK;
-}
-
-static void heti_s_arrays_free(heti_t_arena *arena, const het_allocator *allocator) {
-    if (arena->base != NULL) allocator->free(allocator->user, arena->base, arena->size);
-    arena->base = NULL;
-}
-
-/* The same for a struct at the head of its own block: `made` is cut and then copied there. *size:
-   its field for the block's size. NULL: no memory. */
-static void *heti_s_make(void *made, size_t bytes, size_t *size, heti_s_cutter cut, const het_allocator *allocator,
+/* A struct at the head of its own block: `made` is cut and then copied there. *size: its field for
+   the block's size. NULL: no memory. */
+static void *heti_s_make(void *made, size_t bytes, size_t *size, heti_t_cutter cut, const het_allocator *allocator,
                          const char *call, het_error *error) {
     heti_t_arena arena;
-    if (heti_s_arrays(&arena, bytes, cut, made, allocator, call, error) != HET_OK) return NULL;
+    if (heti_t_arrays(&arena, bytes, cut, made, allocator, call, error) != HET_OK) return NULL;
     *size = arena.size;
     return memcpy(arena.base, made, bytes);
 }
@@ -1232,7 +1211,7 @@ static het_result heti_s_describe(const het_desc *desc, const char *model, int64
     *whole = NULL;
     if (desc == NULL) return HETI_S_BAD(error, "het_profile_describe: desc is NULL");
     het_desc like = *desc;
-    HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
+    HETI_T_TRY(heti_t_choose(allocator, &like.host.allocator, error, "het_profile_describe"));
     het_result result = het_describe(&like, whole, &why);
     if (result == HET_OK) {
         like.limits.max_tokens = ((*whole)->desc.limits.max_tokens + 1) / 2;
@@ -1704,7 +1683,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         if (h->divided || plan->ranks <= HETI_S_FEW) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
-    HETI_T_TRY(heti_s_arrays(&h->arena, 0, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
+    HETI_T_TRY(heti_t_arrays(&h->arena, 0, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
     for (int64_t r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h->held[r]);
     for (int64_t g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
@@ -1800,7 +1779,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     HETI_T_TRY(heti_s_check_profile(profile, "het_profile_memory", error));
     HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, error));
     heti_s_held_memory(profile, plan->ranks, h.held, needs, shape, memory);
-    heti_s_arrays_free(&h.arena, &profile->allocator);
+    heti_t_arrays_free(&h.arena, &profile->allocator);
     return HET_OK;
 }
 
@@ -2119,20 +2098,20 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                           cluster->ranks);
     HETI_T_TRY(heti_s_check_profile(profile, "het_profile_costs", error));
     memset(&c, 0, sizeof c);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
+    HETI_T_TRY(heti_t_choose(allocator, &c.to.allocator, error, "het_profile_costs"));
     c.held.profile = profile;
     c.held.plan = plan;
     c.held.cluster = cluster;
     c.beside = together != HET_NO;
     c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
-    het_result result = heti_s_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs",
+    het_result result = heti_t_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs",
                                       error);
     if (result == HET_OK) result = heti_s_fill_costs(&c, error);
     c.to.size = arena.size;
     if (result == HET_OK) *costs = HETI_T_CAST(het_plan_costs *, memcpy(arena.base, &c.to, sizeof c.to));
-    else heti_s_arrays_free(&arena, &c.to.allocator);
-    heti_s_arrays_free(&c.held.arena, &c.to.allocator);
+    else heti_t_arrays_free(&arena, &c.to.allocator);
+    heti_t_arrays_free(&c.held.arena, &c.to.allocator);
     return result;
 }
 
@@ -2830,7 +2809,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     if (profile == NULL || text == NULL)
         return HETI_S_BAD(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
     *profile = NULL;
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_read", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_profile_read"));
     memset(&r, 0, sizeof r);
     r.error = error;
     r.call = "het_profile_read";
@@ -2900,7 +2879,7 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_merge: profile is NULL");
     *profile = NULL;
     if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_profile_merge"));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     het_profile count = *first;
     count.devices += second->devices;
@@ -3801,7 +3780,7 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 
 static het_result heti_s_measure_all(heti_s_measure *m) {
     int64_t i, n;
-    HETI_T_TRY(heti_s_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
+    HETI_T_TRY(heti_t_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
         m->group[i] = first < i ? m->group[first] : n++;
@@ -3840,7 +3819,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &m.allocator, error, "het_profile_measure"));
     m.context = *desc->desc;
     if (m.context.start_canary == 0 && m.context.layout.device_count > 1 && m.context.layout.devices == NULL)
         return HETI_S_BAD(error, "het_profile_measure: device_count is %d, devices is NULL",
@@ -3853,7 +3832,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     if (result == HET_OK) result = het_model_complete(&m.context.model, error);
     het_desc_defaults(&m.context);
     if (result == HET_OK) result = heti_s_measure_all(&m);
-    heti_s_arrays_free(&m.arena, &m.allocator);
+    heti_t_arrays_free(&m.arena, &m.allocator);
     if (result != HET_OK) het_profile_free(m.profile);
     else *profile = m.profile;
     return result;
@@ -4157,7 +4136,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     if (cluster == NULL || text == NULL)
         return HETI_S_BAD(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
     *cluster = NULL;
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_read", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_read"));
     memset(&r, 0, sizeof r);
     r.error = error;
     r.call = "het_cluster_read";
@@ -4186,7 +4165,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
         return HETI_S_BAD(error, "het_cluster_flat: %d devices (1 to 1048576), latency %e, bandwidth %e", ranks,
                           latency, bandwidth);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_flat"));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory) ||
             !heti_t_is_time(device[i].max_tokens))
@@ -4387,7 +4366,7 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
         hardware->links > HETRAIN_MAX_HARDWARE || length < 1)
         return HETI_S_BAD(error, "het_hardware_profile: no devices or more than %i, or length %d",
                           HETRAIN_MAX_HARDWARE, length);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_hardware_profile"));
     const het_result result = heti_s_describe(desc, model, hardware->devices, hardware->links, &own, &d, profile,
                                               error);
     if (result == HET_OK) heti_s_hardware_fill(hardware, d, length, *profile);
@@ -4735,7 +4714,7 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
             return HETI_S_BAD(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
     for (int64_t i = 0; i < talk->count; i++)
         if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %e", i, weight[i]);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_place"));
     const size_t size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
     p.cluster = cluster, p.talk = talk, p.weight = weight, p.least = -1;
@@ -7124,7 +7103,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
 }
 
 static het_result heti_s_seek_start(heti_s_seek *s) {
-    HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_t_arrays(&s->arena, 0, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
     s->plan.make = s->alone.make = het_schedule_make;
     s->plan.cut = s->alone.cut = s->d.profile->cut;
     s->plan.units = s->units;
@@ -7138,7 +7117,7 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
     s->least_missing = s->least_guess = HETI_S_NONE;
     HETI_T_TRY(heti_s_seek_kinds(s));
     HETI_T_TRY(heti_s_seek_known(s));
-    HETI_T_TRY(heti_s_arrays(&s->curves, 0, heti_s_seek_curves_cut, s, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_t_arrays(&s->curves, 0, heti_s_seek_curves_cut, s, &s->allocator, "het_plan_search", s->error));
     heti_s_seek_sums(s);
     heti_s_seek_bytes(s);
     heti_s_seek_sort(s);
@@ -7146,8 +7125,8 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
 }
 
 static void heti_s_seek_end(heti_s_seek *s) {
-    heti_s_arrays_free(&s->curves, &s->allocator);
-    heti_s_arrays_free(&s->arena, &s->allocator);
+    heti_t_arrays_free(&s->curves, &s->allocator);
+    heti_t_arrays_free(&s->arena, &s->allocator);
 }
 
 /* ---- what is found ---- */
@@ -7862,7 +7841,7 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f) {
     f->profile = *s->d.profile;
     f->cluster = *s->d.cluster;
     f->most = HETRAIN_MAX_TEAM;
-    HETI_T_TRY(heti_s_arrays(&f->arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_t_arrays(&f->arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
         f->attentions += k->attentions;
@@ -7883,7 +7862,7 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
     (void)heti_s_give(s, 1);
     const het_result result = heti_s_fuse_all(s, &f);
-    heti_s_arrays_free(&f.arena, &s->allocator);
+    heti_t_arrays_free(&f.arena, &s->allocator);
     (void)heti_s_give(s, 1);
     return result;
 }
@@ -8025,7 +8004,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (desc == NULL) return HETI_S_BAD(error, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &s.allocator, error, "het_plan_search"));
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     het_result result = heti_s_seek_start(&s);
@@ -8076,7 +8055,7 @@ typedef struct heti_s_predict {
 static void heti_s_predict_end(heti_s_predict *p) {
     het_schedule_free(p->schedule);
     het_plan_costs_free(p->costs);
-    heti_s_arrays_free(&p->arena, &p->allocator);
+    heti_t_arrays_free(&p->arena, &p->allocator);
     p->schedule = NULL;
     p->costs = NULL;
 }
@@ -8117,9 +8096,9 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     p->error = error;
     p->granules = granules;
     HETI_T_TRY(heti_s_predict_check(p, call));
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &p->allocator, call, error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &p->allocator, error, call));
     p->micro_batches = (desc->granules + granules - 1) / granules;
-    HETI_T_TRY(heti_s_arrays(&p->arena, 0, heti_s_predict_cut, p, &p->allocator, call, error));
+    HETI_T_TRY(heti_t_arrays(&p->arena, 0, heti_s_predict_cut, p, &p->allocator, call, error));
     heti_s_amount granule = heti_s_granule_of(desc);
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
@@ -8191,7 +8170,7 @@ struct het_adapt {
 static void heti_s_adapt_stop(het_adapt *a) {
     heti_s_predict_end(&a->predict);
     het_plan_free(a->plan);
-    heti_s_arrays_free(&a->ways, &a->allocator);
+    heti_t_arrays_free(&a->ways, &a->allocator);
     a->plan = NULL;
 }
 
@@ -8248,7 +8227,7 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
     memset(&made, 0, sizeof made);
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &made.allocator, "het_adapt_create", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &made.allocator, error, "het_adapt_create"));
     const het_cluster *cluster = desc->search->cluster;
     made.d = *desc;
     made.search = *desc->search;
@@ -8327,7 +8306,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     adapt->predict.plan = adapt->plan = copy;
     adapt->most = 0;
     for (int64_t p = 0; p < plan->pipelines; p++) adapt->most = heti_s_max(adapt->most, predict.count[p]);
-    result = heti_s_arrays(&adapt->ways, 0, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
+    result = heti_t_arrays(&adapt->ways, 0, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
     if (result == HET_OK) heti_s_expect_reductions(adapt, &simulation->timeline);
     else heti_s_adapt_stop(adapt);
     het_simulation_free(simulation);
@@ -8874,7 +8853,7 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s) {
 
 static het_result heti_s_pack_room(heti_s_pack *s) {
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
-    HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
+    HETI_T_TRY(heti_t_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
     s->count_count = heti_s_pack_counts(s);
     heti_s_pack_limits(s);
     s->lists.ranks = s->d.plan->ranks;
@@ -9591,14 +9570,14 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     memset(&s, 0, sizeof s);
     s.d = *desc;
     s.error = error;
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_pack", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &s.allocator, error, "het_pack"));
     het_result result = heti_s_pack_check(&s);
     if (result == HET_OK) result = heti_s_pack_lists(&s);
     if (result == HET_OK) result = heti_s_pack_room(&s);
     if (result == HET_OK) result = heti_s_pack_granules(&s);
     if (result == HET_OK) result = heti_s_pack_search(&s);
     if (result == HET_OK) result = heti_s_packing_make(&s, packing);
-    heti_s_arrays_free(&s.arena, &s.allocator);
+    heti_t_arrays_free(&s.arena, &s.allocator);
     het_schedule_free(s.made);
     return result;
 }
@@ -10059,7 +10038,7 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     t->granule = search->granule_tokens;
     t->most = heti_s_max(t->n, d.cluster->ranks);
     s->ranks = d.cluster->ranks;
-    HETI_T_TRY(heti_s_arrays(&t->arena, 0, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
+    HETI_T_TRY(heti_t_arrays(&t->arena, 0, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
     for (int64_t i = 0; i < t->n; i++) {
         t->amount[i] = heti_s_pack_amount(&t->given, i);
         heti_s_add(&t->all, &t->amount[i], 1);
@@ -10097,7 +10076,7 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
     memset(&t, 0, sizeof t);
     t.given.d = *desc;
     t.given.error = t.s.error = error;
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &t.s.allocator, "het_pack_teams", error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &t.s.allocator, error, "het_pack_teams"));
     HETI_T_TRY(heti_s_pack_granules(&t.given));
     het_result result = heti_s_teams_start(&t, search);
     if (result == HET_OK) result = heti_s_fusion_start(&t.s, &t.f);
@@ -10113,9 +10092,9 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
         het_packing_free(t.best);
         het_plan_free(t.best_plan);
     }
-    heti_s_arrays_free(&t.f.arena, &t.s.allocator);
+    heti_t_arrays_free(&t.f.arena, &t.s.allocator);
     heti_s_seek_end(&t.s);
-    heti_s_arrays_free(&t.arena, &t.s.allocator);
+    heti_t_arrays_free(&t.arena, &t.s.allocator);
     return result;
 }
 

@@ -224,9 +224,7 @@ static inline void heti_t_digits(heti_t_text *t, uint64_t value, unsigned base) 
     while (n > 0) heti_t_char(t, digit[--n]);
 }
 
-static inline void heti_t_unsigned(heti_t_text *t, uint64_t value) {
-    heti_t_digits(t, value, 10);
-}
+static inline void heti_t_unsigned(heti_t_text *t, uint64_t value) { heti_t_digits(t, value, 10); }
 
 static inline void heti_t_integer(heti_t_text *t, int64_t value) {
     if (value < 0) heti_t_char(t, '-');
@@ -238,7 +236,30 @@ static inline void heti_t_hex(heti_t_text *t, uint64_t value) {
     for (int shift = 60; shift >= 0; shift -= 4) heti_t_char(t, "0123456789abcdef"[value >> shift & 15u]);
 }
 
-static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded);
+/* mantissa 10^exponent without trailing zeros: digits in place where the first of them stands for a
+   power of ten from 10^least to 10^(most - 1), else d.ddde7, or d.ddde+07 as printf writes it. */
+static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
+    char digit[24];
+    heti_t_text digits = heti_t_text_in(digit, sizeof digit);
+    int n, point;
+    while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
+    heti_t_unsigned(&digits, mantissa);
+    n = HETI_T_CAST(int, digits.length);
+    exponent += n - 1;
+    point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
+    if (point < 1) heti_t_put(t, "0.");
+    for (int i = point; i < 0; i++) heti_t_char(t, '0');
+    for (int i = 0; i < n || i < point; i++) {
+        if (i == point && i > 0) heti_t_char(t, '.');
+        heti_t_char(t, i < n ? digit[i] : '0');
+    }
+    if (exponent >= least && exponent < most) return;
+    heti_t_char(t, 'e');
+    if (padded) heti_t_put(t, exponent < 0 ? "-" : "+");
+    if (padded && exponent < 0) exponent = -exponent;
+    if (padded && exponent < 10) heti_t_char(t, '0');
+    heti_t_integer(t, exponent);
+}
 
 /* value with `decimals` digits behind the point, rounded half up, without trailing zeros; |value|
    10^decimals is cut at 9.2e18. */
@@ -440,31 +461,6 @@ static inline uint64_t heti_t_leading(double value, int digits, int *exponent) {
     return mantissa;
 }
 
-/* mantissa 10^exponent without trailing zeros: digits in place where the first of them stands for a
-   power of ten from 10^least to 10^(most - 1), else d.ddde7, or d.ddde+07 as printf writes it. */
-static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
-    char digit[24];
-    heti_t_text digits = heti_t_text_in(digit, sizeof digit);
-    int n, point;
-    while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
-    heti_t_unsigned(&digits, mantissa);
-    n = HETI_T_CAST(int, digits.length);
-    exponent += n - 1;
-    point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
-    if (point < 1) heti_t_put(t, "0.");
-    for (int i = point; i < 0; i++) heti_t_char(t, '0');
-    for (int i = 0; i < n || i < point; i++) {
-        if (i == point && i > 0) heti_t_char(t, '.');
-        heti_t_char(t, i < n ? digit[i] : '0');
-    }
-    if (exponent >= least && exponent < most) return;
-    heti_t_char(t, 'e');
-    if (padded) heti_t_put(t, exponent < 0 ? "-" : "+");
-    if (padded && exponent < 0) exponent = -exponent;
-    if (padded && exponent < 10) heti_t_char(t, '0');
-    heti_t_integer(t, exponent);
-}
-
 /* The value without its sign, which is written. */
 static inline double heti_t_sign(heti_t_text *t, double value) {
     if (value < 0) heti_t_char(t, '-');
@@ -643,8 +639,9 @@ static inline void heti_t_malloc_free(void *user, void *pointer, size_t size) {
 }
 #endif
 
-/* The caller's allocator, or malloc for NULL and for two NULLs; 0: it lacks a function. */
-static inline int heti_t_allocator(const het_allocator *given, het_allocator *allocator) {
+/* The caller's allocator, or malloc for NULL and for two NULLs. */
+static inline het_result heti_t_choose(const het_allocator *given, het_allocator *allocator, het_error *error,
+                                       const char *name) {
     memset(allocator, 0, sizeof *allocator);
     if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
@@ -653,18 +650,7 @@ static inline int heti_t_allocator(const het_allocator *given, het_allocator *al
         allocator->free = heti_t_malloc_free;
     }
 #endif
-    return allocator->alloc != NULL && allocator->free != NULL;
-}
-
-static inline het_result heti_t_need_allocator(const het_allocator *given, het_allocator *allocator, const char *call,
-                                               het_error *error) {
-    if (heti_t_allocator(given, allocator)) return HET_OK;
-    return heti_t_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
-}
-
-static inline het_result heti_t_choose(const het_allocator *given, het_allocator *allocator, het_error *error,
-                                       const char *name) {
-    if (heti_t_allocator(given, allocator)) return HET_OK;
+    if (allocator->alloc != NULL && allocator->free != NULL) return HET_OK;
     return heti_t_fail(error, HET_ERR_INVALID, "%s: the allocator lacks alloc or free", name);
 }
 
@@ -694,15 +680,29 @@ static inline het_result heti_t_block(const het_allocator *allocator, size_t siz
     return HET_OK;
 }
 
-/* Between the two passes: a block for what was counted, all bytes 0. */
-static inline het_result heti_t_arena_start(heti_t_arena *arena, const het_allocator *allocator, const char *call,
-                                            het_error *error) {
+/* Takes a struct's arrays from an arena. */
+typedef void (*heti_t_cutter)(void *self, heti_t_arena *arena);
+
+/* One block for `head` bytes and what `cut` takes behind them, cleared: it is called once to count
+   and once to cut. */
+static inline het_result heti_t_arrays(heti_t_arena *arena, size_t head, heti_t_cutter cut, void *self,
+                                       const het_allocator *allocator, const char *call, het_error *error) {
     void *block = NULL;
+    memset(arena, 0, sizeof *arena);
+    (void)HETI_T_TAKE(arena, char, head);
+    cut(self, arena);
+    HETI_T_TRY(heti_t_block(allocator, arena->used, call, &block, error));
+    arena->base = HETI_T_CAST(char *, block);
     arena->size = arena->used;
     arena->used = 0;
-    HETI_T_TRY(heti_t_block(allocator, arena->size, call, &block, error));
-    arena->base = HETI_T_CAST(char *, block);
+    (void)HETI_T_TAKE(arena, char, head);
+    cut(self, arena);
     return HET_OK;
+}
+
+static inline void heti_t_arrays_free(heti_t_arena *arena, const het_allocator *allocator) {
+    if (arena->base != NULL) allocator->free(allocator->user, arena->base, arena->size);
+    arena->base = NULL;
 }
 
 /* A list of bytes. */
