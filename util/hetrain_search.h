@@ -1475,10 +1475,10 @@ static double heti_s_weights(const het_profile *p, const het_block_profile *bloc
 
 /* hetrain.h's heti_most_piece, the second: four of them, the third of boxes; ranks of which all
    pairs are looked at, of more only where a plan divides what they hold. */
-enum { HETI_S_PIECE = 1 << 22, HETI_S_WINDOW = HETRAIN_FLOW_WINDOW, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
+enum { HETI_S_PIECE = 1 << 22, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
 
 static double heti_s_pieces(double elements) {
-    return heti_s_real((HETI_T_CAST(int64_t, elements) + HETI_S_WINDOW / 4 - 1) / (HETI_S_WINDOW / 4));
+    return heti_s_real((HETI_T_CAST(int64_t, elements) + HETRAIN_FLOW_WINDOW / 4 - 1) / (HETRAIN_FLOW_WINDOW / 4));
 }
 
 /* h->first of many holders in one process (hetrain.h, heti_find_clusters): how many. */
@@ -1627,8 +1627,8 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
 
 /* Elements of pieces of so many that have room at once (hetrain.h, heti_flow_slots). */
 static double heti_s_under_way(const heti_s_holding *h, int weights, double piece) {
-    const int64_t quarter = h->part / HETI_S_WINDOW,
-                  room = piece > 0 ? HETI_T_CAST(int64_t, heti_s_real(HETI_S_WINDOW) / piece) : 0;
+    const int64_t quarter = h->part / HETRAIN_FLOW_WINDOW,
+                  room = piece > 0 ? HETI_T_CAST(int64_t, heti_s_real(HETRAIN_FLOW_WINDOW) / piece) : 0;
     if (h->divided) return piece;
     return piece * heti_s_smaller(heti_s_smaller(16, h->pieces[weights]), heti_s_real(heti_s_max(quarter, room)));
 }
@@ -1637,7 +1637,7 @@ static double heti_s_under_way(const heti_s_holding *h, int weights, double piec
    the host's, both ways of all three kinds. */
 static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
-    const double most = h->boxes ? HETI_S_BOX_PIECE : h->divided ? HETI_S_PIECE : HETI_S_WINDOW / 4;
+    const double most = h->boxes ? HETI_S_BOX_PIECE : h->divided ? HETI_S_PIECE : HETRAIN_FLOW_WINDOW / 4;
     const double sums = heti_s_smaller(h->owned, most), weights = heti_s_smaller(h->largest / 4, most);
     double piece = 8 * heti_s_under_way(h, 0, sums);
     int64_t i;
@@ -2034,8 +2034,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     const het_plan *plan = c->held.plan;
     const het_profile *profile = c->held.profile;
     const het_cluster *cluster = c->held.cluster;
-    const double window = heti_s_larger(heti_s_under_way(&c->held, 0, heti_s_smaller(c->held.owned, HETI_S_WINDOW / 4)),
-                                        HETRAIN_FLOW_WINDOW);
+    const double quarter = heti_s_smaller(c->held.owned, HETRAIN_FLOW_WINDOW / 4),
+                 window = heti_s_larger(heti_s_under_way(&c->held, 0, quarter), HETRAIN_FLOW_WINDOW);
     double slowness;
     for (int64_t r = 0; r < plan->ranks; r++) {
         const int64_t device = heti_s_rank_device(c, r, &slowness);
@@ -5151,8 +5151,7 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     plan->stages = plan->first_stage[c->pipelines] = g;
     for (int64_t i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
     heti_s_put_order(s, c, plan);
-    plan->step.granules = s->d.granules, plan->step.micro_batch = c->granules;
-    plan->step.sequences = s->d.granule_sequences, plan->step.length = s->d.granule_tokens / s->d.granule_sequences;
+    plan->step.micro_batch = c->granules;
 }
 
 static het_shape heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c) {
@@ -7110,6 +7109,9 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;
     s->plan.slice_share[0] = 1;
+    s->plan.step.granules = s->d.granules;
+    s->plan.step.sequences = s->d.granule_sequences;
+    s->plan.step.length = s->d.granule_tokens / s->d.granule_sequences;
     s->own = s->plan;
     s->alone.units = s->units;
     s->alone.pipelines = s->alone.slices = 1;
@@ -7626,10 +7628,8 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     int64_t g, t, uneven = 0;
     shape.ranks = shape.members = s->ranks;
     for (t = 0; t < f->teams; t++) uneven |= from->state_share[t] < 1 || from->state_share[t] > 1;
-    shape.step.granules = s->d.granules;
+    shape.step = s->own.step;
     shape.step.micro_batch = f->granules;
-    shape.step.sequences = s->d.granule_sequences;
-    shape.step.length = s->d.granule_tokens / s->d.granule_sequences;
     HETI_T_TRY(het_plan_new(&shape, &s->allocator, "het_plan_search", plan, s->error));
     to = *plan;
     HETI_T_COPY(to->stage, from->stage, from->stages);
@@ -7692,6 +7692,28 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     return HET_OK;
 }
 
+/* Searches where each micro-batch of so many granules is `parts` of them, which stay alone: in a
+   part of the time that is left, without teams and slices. *made: NULL where nothing fits. */
+static het_result heti_s_search_parts(heti_s_seek *s, het_search_desc *desc, int64_t granules, int64_t parts,
+                                      double share, het_search **made) {
+    het_error ignored;
+    *made = NULL;
+    desc->granules = heti_s_micro_batches(s, granules) * parts;
+    desc->granule_tokens = heti_s_max(granules * s->d.granule_tokens / parts, 1);
+    desc->granule_sequences = heti_s_max(granules * s->d.granule_sequences / parts, 1);
+    desc->granule_pairs = heti_s_real(granules) * s->d.granule_pairs / heti_s_real(parts);
+    desc->most_granules = 1;
+    desc->most_micro_batches = 0;
+    desc->teams = HET_NO;
+    desc->slices = 1;
+    desc->evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
+    if (heti_s_has_clock(s)) desc->seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) * share);
+    if (het_plan_search(desc, made, &ignored) == HET_ERR_OOM)
+        return heti_t_fail(s->error, HET_ERR_OOM, "%s", ignored.text);
+    if (*made != NULL) s->evaluations += (*made)->evaluations;
+    return HET_OK;
+}
+
 /* The most that these teams divide: by columns they have their part of the weights. */
 static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f) {
     for (int64_t t = 0; t < f->teams && s->d.shard == HET_SHARD_WEIGHTS; t++)
@@ -7701,32 +7723,21 @@ static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f
 
 /* Searches over these composite devices; with less memory where what was found does not fit. */
 static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
-    const int64_t micro_batches = (s->d.granules + f->granules - 1) / f->granules;
     het_search_desc desc = s->d;
-    if (f->granules < 1 || f->granules > s->d.most_granules || micro_batches > s->d.most_micro_batches) return HET_OK;
+    if (f->granules < 1 || f->granules > s->d.most_granules ||
+        heti_s_micro_batches(s, f->granules) > s->d.most_micro_batches) return HET_OK;
     desc.shard = heti_s_fused_shard(s, f);
+    desc.trials = s->guessing ? -1 : 0;
+    desc.profile = &f->profile;
+    desc.cluster = &f->cluster;
     f->memory = 1;
     for (int round = 0; round < 4 && !heti_s_is_over(s); round++) {
-        het_search *made = NULL;
-        het_error ignored;
+        het_search *made;
+        het_result result = HET_OK;
         double least = 1, missing = 0;
         HETI_T_TRY(heti_s_fused_devices(s, f));
-        desc.profile = &f->profile;
-        desc.cluster = &f->cluster;
-        desc.teams = HET_NO;
-        desc.slices = 1;
-        desc.granules = micro_batches;
-        desc.granule_tokens = f->granules * s->d.granule_tokens;
-        desc.granule_sequences = f->granules * s->d.granule_sequences;
-        desc.granule_pairs = heti_s_real(f->granules) * s->d.granule_pairs;
-        desc.most_granules = 1;
-        desc.trials = s->guessing ? -1 : 0;
-        desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
-        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
-        het_result result = het_plan_search(&desc, &made, &ignored);
-        if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
-        if (result != HET_OK) return HET_OK;
-        s->evaluations += made->evaluations;
+        HETI_T_TRY(heti_s_search_parts(s, &desc, f->granules, 1, 1.0 / 8, &made));
+        if (made == NULL) return HET_OK;
         for (int64_t i = 0; i < made->found_count && result == HET_OK; i++) {
             het_plan *plan;
             result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
@@ -7882,10 +7893,8 @@ static het_result heti_s_cut_plan(heti_s_seek *s, const het_plan *from, int64_t 
     shape.memory_limit = 0;
     memset(shape.schedule, 0, sizeof shape.schedule);
     memcpy(shape.schedule, schedule, strlen(schedule));
-    shape.step.granules = s->d.granules;
+    shape.step = s->own.step;
     shape.step.micro_batch = heti_s_least_granules(s);
-    shape.step.sequences = s->d.granule_sequences;
-    shape.step.length = s->d.granule_tokens / s->d.granule_sequences;
     HETI_T_TRY(het_plan_copy(&shape, &s->allocator, "het_plan_search", plan, s->error));
     for (int64_t k = 0; k < slices; k++) (*plan)->slice_share[k] = 1;
     for (int64_t p = 0; p < from->pipelines; p++) (*plan)->share[p] /= heti_s_real(slices);
@@ -7922,25 +7931,12 @@ static het_result heti_s_slice(heti_s_seek *s) {
     (void)heti_s_give(s, 1);
     for (int64_t k = 2; k <= most && !heti_s_is_over(s) && result == HET_OK; k *= 2) {
         het_search_desc desc = s->d;
-        het_search *made = NULL;
-        het_error ignored;
-        desc.granules = (s->d.granules + granules - 1) / granules * k;
-        desc.granule_tokens = heti_s_max(granules * s->d.granule_tokens / k, 1);
-        desc.granule_sequences = heti_s_max(granules * s->d.granule_sequences / k, 1);
-        desc.granule_pairs = heti_s_real(granules) * s->d.granule_pairs / heti_s_real(k);
-        desc.most_granules = 1;
-        desc.most_micro_batches = 0;
+        het_search *made;
         desc.most_found = HETI_S_MOST_FOUND; /* those with few pipelines too: slices stay in theirs */
         desc.schedules = heti_s_names;
         desc.schedule_count = 2;
-        desc.teams = HET_NO;
-        desc.slices = 1;
-        desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
-        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 4);
-        result = het_plan_search(&desc, &made, &ignored);
-        if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
-        if (result != HET_OK) return HET_OK; /* nothing fits */
-        s->evaluations += made->evaluations;
+        HETI_T_TRY(heti_s_search_parts(s, &desc, granules, k, 1.0 / 4, &made));
+        if (made == NULL) return HET_OK;
         result = heti_s_judge_slices(s, made, k);
         het_search_free(made);
     }
