@@ -558,7 +558,7 @@ static void text_errors(void **state)
         { "0SEND_F1_1RECV_B0\n\n", HET_ERR_UNSUPPORTED, "0SEND_F1_1RECV_B0|batched" },
         { "0REDUCE1\n\n", HET_ERR_FORMAT, "0REDUCE1" },
         { "REDUCE\n\n", HET_ERR_FORMAT, "REDUCE|block" },
-        { "STEP99999999999\n\n", HET_ERR_FORMAT, "STEP99999999999|block" },
+        { "STEP99999999999\n\n", HET_ERR_FORMAT, "STEP99999999999|2^31" },
         { "REDUCE1.1\n\n", HET_ERR_FORMAT, "REDUCE1.1|unexpected" },
         { "VERDICT1\n\n", HET_ERR_FORMAT, "VERDICT1|unexpected" },
         { "(0F0;0B0)\n\n", HET_ERR_FORMAT, "(0F0;0B0)|OVERLAP_F_B" },

@@ -2096,10 +2096,12 @@ static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, cons
                        r->begin - r->line_at + 1, r->text + r->begin, r->end - r->begin, what);
 }
 
-/* Digits at *at: below 2^31 - 1, or -1 for none, or -2 for more. */
-static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at) {
+/* Digits at *at, below 2^31 - 1. none: what is wrong where there are none; NULL: nothing, *to is -1. */
+static het_result heti_p_lines_number(const heti_p_lines *r, size_t *at, const char *none, int32_t *to) {
     const int64_t value = heti_p_number(r->text, at, r->end);
-    return value >= HETI_P_PLANS_COUNT ? -2 : HETI_T_CAST(int32_t, value);
+    if (value >= HETI_P_PLANS_COUNT) return heti_p_lines_fail(r, HET_ERR_FORMAT, "a number is not below 2^31 - 1");
+    *to = HETI_T_CAST(int32_t, value);
+    return value < 0 && none != NULL ? heti_p_lines_fail(r, HET_ERR_FORMAT, none) : HET_OK;
 }
 
 /* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: neither. */
@@ -2131,10 +2133,7 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t at, het_ac
     for (int i = 0; i < 3; i++) {
         if (at == r->end || r->text[at] != heti_p_marks[i]) continue;
         at++;
-        *to[i] = heti_p_lines_number(r, &at);
-        if (*to[i] < 0)
-            return heti_p_lines_fail(r, HET_ERR_FORMAT, *to[i] == -1 ? "a number must follow . @ and /" :
-                                     "a number is not below 2^31 - 1");
+        HETI_T_TRY(heti_p_lines_number(r, &at, "a number must follow . @ and /", to[i]));
     }
     if (at == r->end) return HET_OK;
     if (r->text[at] == '_')
@@ -2159,17 +2158,17 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
     int32_t name;
     memset(a, 0, sizeof *a);
     r->begin = begin, r->end = end;
-    a->stage = heti_p_lines_number(r, &at);
+    HETI_T_TRY(heti_p_lines_number(r, &at, NULL, &a->stage));
     word = at;
     name = heti_p_lines_word(r, &at);
-    if (a->stage == -2) return heti_p_lines_fail(r, HET_ERR_FORMAT, "a number is not below 2^31 - 1");
-    if (a->stage == -1) {
+    if (a->stage < 0) {
         if (name < HET_ACTION_REDUCE || name == HETI_P_LINES_BW)
             return heti_p_lines_fail(r, HET_ERR_FORMAT, "no action: neither a stage's number nor REDUCE, VERDICT, "
                                      "STEP or GATHER");
         a->kind = name;
-        a->stage = name == HET_ACTION_COMMIT ? 0 : heti_p_lines_number(r, &at);
-        if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, "the number of a block must follow");
+        a->stage = 0;
+        if (name != HET_ACTION_COMMIT)
+            HETI_T_TRY(heti_p_lines_number(r, &at, "the number of a block must follow", &a->stage));
         r->verdicts |= a->kind == HET_ACTION_COMMIT;
         if (at == end) return HET_OK;
         if (a->kind != HET_ACTION_COMMIT && r->text[at] == '/') return heti_p_lines_suffixes(r, at, a);
@@ -2177,10 +2176,7 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
     }
     if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW)) return heti_p_lines_foreign(r, word, at);
     a->kind = name == HETI_P_LINES_BW ? HET_ACTION_B : name;
-    a->micro_batch = heti_p_lines_number(r, &at);
-    if (a->micro_batch < 0)
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, a->micro_batch == -1 ? "the number of a micro-batch must follow" :
-                                 "a number is not below 2^31 - 1");
+    HETI_T_TRY(heti_p_lines_number(r, &at, "the number of a micro-batch must follow", &a->micro_batch));
     HETI_T_TRY(heti_p_lines_suffixes(r, at, a));
     if (name == HET_ACTION_B) a->overlap = -1;
     limit = heti_p_lines_limits(r->plan, a);
