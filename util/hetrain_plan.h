@@ -597,22 +597,19 @@ static het_result heti_p_rule_check(const char *name, const char *where, het_err
 enum { HETI_P_MAKE_F = 0, HETI_P_MAKE_I = 1, HETI_P_MAKE_W = 2 };
 
 typedef struct heti_p_make_stage {
-    int64_t lane, next_stage;           /* of the lane, -1: none */
+    int64_t lane, next;                 /* its first one in this pipeline; the rank's next one, -1: none */
     int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
 } heti_p_make_stage;
 
-/* The stages of one pipeline on one rank. */
+/* The stages of one pipeline on one rank; its number is that of the first of them. */
 typedef struct heti_p_make_lane {
-    int64_t pipeline, next_lane;        /* of the rank, -1: none */
-    int64_t first_stage, last_stage, stages;
+    int64_t stages;
     int64_t limit;                      /* of forwards not through WEIGHT, over its stages */
     int64_t next_item, end_item;        /* of its list */
     int64_t block[4];                   /* HETI_P_BLOCK: when F of chunk 0, F and I of chunk 1,
                                            I of chunk 0 happen for item 0 */
     int64_t ahead_limit;                /* HETI_P_BLOCK: forwards of chunk 0 that are not through INPUT */
 } heti_p_make_lane;
-
-typedef struct heti_p_make_rank { int64_t first_lane, last_lane; } heti_p_make_rank;
 
 /* of a pattern; stage in the plan */
 typedef struct heti_p_make_item { int64_t stage; int32_t kind, overlap; } heti_p_make_item;
@@ -625,11 +622,11 @@ typedef struct heti_p_make {
     het_error *error;
     heti_t_arena arena;                 /* of the arrays below */
     heti_p_make_stage *stage;           /* [stages] */
-    heti_p_make_lane *lane;             /* [lanes], at most as many as stages */
-    heti_p_make_rank *rank;             /* [ranks] */
+    heti_p_make_lane *lane;             /* [stages] */
+    int64_t *first;                     /* [ranks] the first stage of each, -1: none */
     heti_p_make_item *item;             /* [3 items of all stages] patterns, lane by lane */
     heti_p_dual_weight *waiting;        /* of one rank: W whose I is in its list */
-    int64_t lanes, items;
+    int64_t items;
 } heti_p_make;
 
 /* ---- when an action may begin ---- */
@@ -642,10 +639,16 @@ static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
     return het_play_ready(make->play, s, kind);
 }
 
+/* The lane's next stage; -1: there is none. */
+static int64_t heti_p_make_after(const heti_p_make *make, int64_t s) {
+    const int64_t next = make->stage[s].next;
+    return next >= 0 && make->stage[next].lane == make->stage[s].lane ? next : -1;
+}
+
 /* Forwards that the lane keeps the activations of. */
-static int64_t heti_p_make_kept(const heti_p_make *make, const heti_p_make_lane *lane) {
+static int64_t heti_p_make_kept(const heti_p_make *make, int64_t lane) {
     int64_t kept = 0;
-    for (int64_t s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+    for (int64_t s = lane; s >= 0; s = heti_p_make_after(make, s))
         kept += make->play->stage[s].begun[HETI_P_MAKE_F] - make->play->stage[s].done[HETI_P_MAKE_W];
     return kept;
 }
@@ -660,7 +663,7 @@ static int heti_p_make_room(const heti_p_make *make, int64_t s) {
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I] >= make->stage[s].open_limit) return 0;
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_W] >= make->stage[s].kept_limit) return 0;
     if (lane->limit == INT64_MAX) return 1;
-    for (int64_t t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
+    for (int64_t t = make->stage[s].lane; t >= 0; t = heti_p_make_after(make, t), chunk++) {
         kept += make->play->stage[t].begun[HETI_P_MAKE_F] - make->play->stage[t].done[HETI_P_MAKE_W];
         if (t >= s && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
     }
@@ -699,10 +702,9 @@ static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, 
 enum { HETI_P_GROUP_FIRST = 0, HETI_P_GROUP_SECOND = 1, HETI_P_GROUP_WEIGHTS = 2, HETI_P_GROUP_AHEAD = 3 };
 
 /* The next action of a list, both of a pair. */
-static void heti_p_make_choose_listed(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
-    const heti_p_make_item *item;
-    if (lane->next_item == lane->end_item) return;
-    item = &make->item[lane->next_item];
+static void heti_p_make_choose_listed(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
+    const heti_p_make_item *item = &make->item[make->lane[lane].next_item];
+    if (make->lane[lane].next_item == make->lane[lane].end_item) return;
     if (!heti_p_make_ready(make, item->stage, item->kind) ||
         (item->overlap && !heti_p_make_ready(make, item[1].stage, item[1].kind)))
         return;
@@ -712,23 +714,24 @@ static void heti_p_make_choose_listed(const heti_p_make *make, const heti_p_make
 
 /* The block's next forward or backward, in the order of their times in the block; W when there is
    nothing else; perhaps a forward ahead of its time. */
-static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+static void heti_p_make_choose_block(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
     static const int heti_p_what[4] = { HETI_P_MAKE_F, HETI_P_MAKE_F, HETI_P_MAKE_I, HETI_P_MAKE_I };
-    const het_play_stage *first = &make->play->stage[lane->first_stage];
-    const int room = heti_p_make_kept(make, lane) < lane->limit;
+    const het_play_stage *first = &make->play->stage[lane];
+    const int64_t last = heti_p_make_after(make, lane);
+    const int room = heti_p_make_kept(make, lane) < make->lane[lane].limit;
     int64_t s, next = -1, when, earliest = 0;
     int chosen = 0;
     for (int i = 0; i < 4; i++) {
-        s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        s = i == 0 || i == 3 ? lane : last;
         if (make->play->stage[s].begun[heti_p_what[i]] == first->items || (i >= 2 && !make->play->stage[s].backward))
             continue;
-        when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + lane->block[i];
+        when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + make->lane[lane].block[i];
         if (next >= 0 && when >= earliest) continue;
         next = s;
         earliest = when;
         chosen = i;
     }
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+    for (s = lane; s >= 0; s = heti_p_make_after(make, s))
         if (heti_p_make_ready(make, s, HET_ACTION_W))
             heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
     if (next < 0) return;
@@ -738,19 +741,19 @@ static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_
     } else if (room && heti_p_make_ready(make, next, HET_ACTION_F)) {
         heti_p_make_offer(make, next, HET_ACTION_F, HETI_P_GROUP_FIRST, best);
     }
-    if (room && first->begun[HETI_P_MAKE_F] - first->done[HETI_P_MAKE_I] < lane->ahead_limit &&
-        heti_p_make_ready(make, lane->first_stage, HET_ACTION_F))
-        heti_p_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_P_GROUP_AHEAD, best);
+    if (room && first->begun[HETI_P_MAKE_F] - first->done[HETI_P_MAKE_I] < make->lane[lane].ahead_limit &&
+        heti_p_make_ready(make, lane, HET_ACTION_F))
+        heti_p_make_offer(make, lane, HET_ACTION_F, HETI_P_GROUP_AHEAD, best);
 }
 
 /* The lane's best ready action, if it is better than *best. */
-static void heti_p_make_choose(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+static void heti_p_make_choose(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
     const heti_p_rule *rule = make->rule;
     const int32_t backward = rule->kind.split ? HET_ACTION_I : HET_ACTION_B;
     const int32_t first = rule->backward_first ? HETI_P_GROUP_SECOND : HETI_P_GROUP_FIRST;
     if (rule->order == HETI_P_BLOCK) { heti_p_make_choose_block(make, lane, best); return; }
     if (rule->order != HETI_P_FREE) { heti_p_make_choose_listed(make, lane, best); return; }
-    for (int64_t s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
+    for (int64_t s = lane; s >= 0; s = heti_p_make_after(make, s)) {
         if (heti_p_make_ready(make, s, backward))
             heti_p_make_offer(make, s, backward, HETI_P_GROUP_FIRST + HETI_P_GROUP_SECOND - first, best);
         if (heti_p_make_ready(make, s, HET_ACTION_F) && heti_p_make_room(make, s))
@@ -767,8 +770,8 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
     heti_p_make_lane *lane;
     const heti_p_make_item *item;
     (void)play;
-    for (int64_t l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
-        heti_p_make_choose(make, &make->lane[l], &best);
+    for (int64_t s = make->first[rank]; s >= 0; s = make->stage[s].next)
+        if (make->stage[s].lane == s) heti_p_make_choose(make, s, &best);
     if (best.stage < 0) return 0;
     stage[0] = best.stage;
     kind[0] = best.kind;
@@ -814,11 +817,9 @@ static heti_p_interleaved heti_p_interleaved_at(int64_t k, int64_t count, int64_
 /* Interleaved 1F1B as Megatron-LM orders it: rank r begins with 2 (P - 1 - r) + (v - 1) P forwards,
    then one forward and one backward in turn, then backwards. A short last group keeps the places it
    would have in a whole one, of which nothing in it depends on. */
-static void heti_p_pattern_interleaved(heti_p_make *make, const heti_p_make_lane *lane, int64_t position) {
-    const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[lane->pipeline], chunks = lane->stages;
-    const int64_t ranks = (plan->first_stage[lane->pipeline + 1] - first) / chunks,
-                  count = make->play->counts[lane->pipeline];
+static void heti_p_pattern_interleaved(heti_p_make *make, int64_t p, int64_t chunks, int64_t position) {
+    const int64_t *stages = make->play->plan->first_stage + p, first = stages[0],
+                  ranks = (stages[1] - first) / chunks, count = make->play->counts[p];
     const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
     int64_t forward = 0, backward = 0;
     while (backward < count * chunks) {
@@ -881,10 +882,10 @@ static void heti_p_dual_steps(heti_p_dual *dual, int64_t times, const char *step
    there is nothing to overlap; backwards up and pairs; backwards up and down, split from the middle
    on (on odd ranks before the one up, on even ranks after it); W and backwards down; the W left
    over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
-static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *lane, int64_t r) {
-    const int64_t first = make->play->plan->first_stage[lane->pipeline],
-                  stages = make->play->plan->first_stage[lane->pipeline + 1] - first, behind = stages / 2 - 1 - r,
-                  micro_batches = heti_p_max(make->play->counts[lane->pipeline], stages);
+static void heti_p_pattern_dualpipev(heti_p_make *make, int64_t p, int64_t r) {
+    const int64_t first = make->play->plan->first_stage[p],
+                  stages = make->play->plan->first_stage[p + 1] - first, behind = stages / 2 - 1 - r,
+                  micro_batches = heti_p_max(make->play->counts[p], stages);
     heti_p_dual dual;
     memset(&dual, 0, sizeof dual);
     dual.make = make;
@@ -976,55 +977,46 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
         "the ranks of the first in opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
 }
 
-/* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
-static void heti_p_make_pipeline(heti_p_make *make, int64_t p, int64_t *ranks) {
+/* The stages of one pipeline in their lanes; how many these are. */
+static int64_t heti_p_make_pipeline(heti_p_make *make, int64_t p) {
     const het_plan *plan = make->play->plan;
     const heti_p_rule *rule = make->rule;
     const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
-    *ranks = 0;
+    int64_t lanes = 0;
     for (int64_t s = first; s < end; s++) {
         heti_p_make_stage *stage = &make->stage[s];
-        heti_p_make_rank *rank = &make->rank[plan->stage[s].rank];
-        int64_t l = rank->last_lane;
-        stage->next_stage = -1;
         stage->open_limit = rule->after == 0 ? INT64_MAX :
             rule->after * make->play->stage[s].behind + rule->one + plan->slices - 1;
         stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
-        if (l < 0 || make->lane[l].pipeline != p) {
-            l = make->lanes++;
-            make->lane[l].pipeline = p, make->lane[l].next_lane = -1, make->lane[l].first_stage = s;
-            if (rank->last_lane < 0) rank->first_lane = l;
-            else make->lane[rank->last_lane].next_lane = l;
-            rank->last_lane = l;
-            ++*ranks;
-        } else {
-            make->stage[make->lane[l].last_stage].next_stage = s;
-        }
-        make->lane[l].last_stage = s;
-        make->lane[l].stages++;
-        stage->lane = l;
+        if (stage->lane < 0) stage->lane = s, lanes++;
+        make->lane[stage->lane].stages++;
+        if (stage->next >= 0 && stage->next < end) make->stage[stage->next].lane = stage->lane;
     }
+    return lanes;
 }
 
-/* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
+/* Limits and patterns of a pipeline's lanes, one on each of so many ranks. */
 static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks) {
     const heti_p_rule *rule = make->rule;
     const int64_t slices = make->play->plan->slices;
     const double limit = make->play->plan->memory_limit;
+    int64_t s = make->play->plan->first_stage[p];
     if (rule->kind.limited && limit != 0 && !(limit >= 1))
         return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %e; %s needs room for 1 "
                            "micro-batch in pipeline %d, or 0: no limit", limit, rule->kind.name, p);
-    for (int64_t l = make->lanes - ranks; l < make->lanes; l++) {
-        heti_p_make_lane *lane = &make->lane[l];
+    for (int64_t r = 0; r < ranks; s++) {
+        heti_p_make_lane *lane = &make->lane[s];
+        if (make->stage[s].lane != s) continue;
         lane->limit = INT64_MAX;
         if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
         if (rule->kind.limited && limit != 0 && limit < HETI_T_CAST(double, make->play->counts[p]))
             lane->limit = HETI_T_CAST(int64_t, limit * HETI_T_CAST(double, lane->stages * slices) * (1 + 1e-12));
         lane->next_item = make->items;
-        if (rule->order == HETI_P_BLOCK) heti_p_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
-        if (rule->order == HETI_P_INTERLEAVED) heti_p_pattern_interleaved(make, lane, l - (make->lanes - ranks));
-        if (rule->order == HETI_P_DUALPIPEV) heti_p_pattern_dualpipev(make, lane, l - (make->lanes - ranks));
+        if (rule->order == HETI_P_BLOCK) heti_p_block_times(rule, lane, ranks, r, slices);
+        if (rule->order == HETI_P_INTERLEAVED) heti_p_pattern_interleaved(make, p, lane->stages, r);
+        if (rule->order == HETI_P_DUALPIPEV) heti_p_pattern_dualpipev(make, p, r);
         lane->end_item = make->items;
+        r++;
     }
     return HET_OK;
 }
@@ -1042,7 +1034,7 @@ static void heti_p_make_cut(void *self, heti_t_arena *arena) {
     }
     make->stage = HETI_T_TAKE(arena, heti_p_make_stage, play->plan->stages);
     make->lane = HETI_T_TAKE(arena, heti_p_make_lane, play->plan->stages);
-    make->rank = HETI_T_TAKE(arena, heti_p_make_rank, play->plan->ranks);
+    make->first = HETI_T_TAKE(arena, int64_t, play->plan->ranks);
     make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(arena, items, 3 * sizeof *make->item));
     make->waiting = HETI_T_TAKE(arena, heti_p_dual_weight, 2 * weights);
 }
@@ -1050,15 +1042,19 @@ static void heti_p_make_cut(void *self, heti_t_arena *arena) {
 /* het_rule.start */
 static het_result heti_p_make_start(void *user, const het_play *play, het_error *error) {
     heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
-    int64_t ranks;
     make->play = play;
     make->error = error;
     HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
     make->rule = heti_p_rule_find(play->plan->schedule);
     HETI_T_TRY(heti_t_arrays(&make->arena, 0, heti_p_make_cut, make, &make->allocator, "het_schedule_make", error));
-    for (int64_t p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
+    for (int64_t r = 0; r < play->plan->ranks; r++) make->first[r] = -1;
+    for (int64_t s = play->plan->stages - 1; s >= 0; s--) {
+        make->stage[s].lane = -1; /* not known yet */
+        make->stage[s].next = make->first[play->plan->stage[s].rank];
+        make->first[play->plan->stage[s].rank] = s;
+    }
     for (int64_t p = 0; p < play->plan->pipelines; p++) {
-        heti_p_make_pipeline(make, p, &ranks);
+        const int64_t ranks = heti_p_make_pipeline(make, p);
         HETI_T_TRY(heti_p_make_check_placement(make, p, ranks));
         HETI_T_TRY(heti_p_make_lanes(make, p, ranks));
     }
