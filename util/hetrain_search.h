@@ -1361,12 +1361,8 @@ static het_link_cost heti_s_first_link(const het_profile *p) {
     return link;
 }
 
-static double heti_s_seconds_over(het_link_cost link, double bytes) {
+static double heti_s_link_seconds(het_link_cost link, double bytes) {
     return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
-}
-
-static double heti_s_link_seconds(const het_group *g, double bytes) {
-    return heti_s_seconds_over(heti_s_group_link(g), bytes);
 }
 
 /* What is worked on beside: a block's holders; of each unit, bytes of blocks whose weights are
@@ -1593,17 +1589,14 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
     }
 }
 
-static int64_t heti_s_granule(const het_shape *shape) {
-    return shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
-}
-
 /* How many rows a rank can have, and whose stages it runs. */
 static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
     int64_t count;
     const het_team_member *team = het_plan_team(plan, rank, &count);
     heti_s_rows *to = &held->rows;
     het_team_limits limits;
-    het_plan_rows(plan, rank, shape->tokens, shape->sequences, heti_s_granule(shape), &limits);
+    const int64_t granule = shape->granule > 0 ? shape->granule : heti_s_min(shape->tokens, 512);
+    het_plan_rows(plan, rank, shape->tokens, shape->sequences, granule, &limits);
     held->leader = team != NULL ? team->leader : rank;
     to->own = heti_s_real(limits.rows);
     to->group = heti_s_real(limits.group_rows);
@@ -2355,27 +2348,16 @@ typedef struct heti_s_form {
     const char *lacks;
 } heti_s_form;
 
-/* Text from a file inside a message. */
-static const char *heti_s_shown(char shown[49], const char *text) {
-    size_t i;
-    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
-    shown[i] = 0;
-    return shown;
-}
-
 /* "het_cluster_read: byte 71, "speed" is -2, not above 0"; value NULL: a rule for the key. What is
    wrong with the JSON goes before. */
 static het_result heti_s_bad_value(const heti_s_reader *r, size_t at, const char *key, const char *quote,
                                    const char *value, const char *rule) {
-    char shown_key[49], shown[49];
     const het_json *json = &r->json;
     if (json->rule != NULL) at = json->rule_at, value = NULL, rule = json->rule;
     if (value == NULL)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\": %s", r->call, HETI_T_CAST(int64_t, at),
-                           heti_s_shown(shown_key, key), rule);
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\" is %s%s%s, not %s", r->call,
-                       HETI_T_CAST(int64_t, at), heti_s_shown(shown_key, key), quote, heti_s_shown(shown, value), quote,
-                       rule);
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%p\": %s", r->call, at, key, strlen(key), rule);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%p\" is %s%p%s, not %s", r->call, at, key, strlen(key),
+                       quote, value, strlen(value), quote, rule);
 }
 
 static het_result heti_s_bad_at(const heti_s_reader *r, size_t at, const char *key, const char *rule) {
@@ -2433,8 +2415,8 @@ static het_result heti_s_read_name(heti_s_reader *r, const heti_s_key *key, void
     size_t length = 0;
     if (!het_json_string(&r->json, name, 48, &length)) return heti_s_bad(r, key->name, "");
     if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\" has %d bytes; a name has 1 to 47 and no 0",
-                       r->call, HETI_T_CAST(int64_t, at), key->name, HETI_T_CAST(int64_t, length));
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%s\" has %z bytes; a name has 1 to 47 and no 0",
+                       r->call, at, key->name, length);
 }
 
 static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -2517,13 +2499,12 @@ static const heti_s_key heti_s_time_keys[] = {
 };
 
 static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *kind) {
-    char shown[49];
     *kind = 0;
     if (!r->last) return HET_OK;
     *kind = heti_s_named(r->to->kind, sizeof *r->to->kind, r->to->kinds, name);
     if (*kind < r->to->kinds) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
-                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %z: \"%p\" is none of the %d kinds",
+                       r->json.at, name, strlen(name), r->to->kinds);
 }
 
 /* "units" of a block: which, ascending. */
@@ -5041,10 +5022,6 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
     return (recompute & 3) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
-static het_link_cost heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
-    return heti_s_cluster_link(s->d.cluster, a, b);
-}
-
 /* F, B, I, W and recomputation of a stage at least: [HETI_S_CALLS]. The last ones are kept. */
 static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules) {
     const int64_t key = 1 + granules + s->d.granules * (end + (s->units + 1) * (begin + s->units * kind));
@@ -5059,7 +5036,7 @@ static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t be
 
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
     const double bytes = heti_s_kind_at(s->d.profile, unit)->output * heti_s_tokens(s, granules);
-    return from == to ? 0 : heti_s_seconds_over(heti_s_link_of(s, from, to), bytes);
+    return from == to ? 0 : heti_s_link_seconds(heti_s_cluster_link(s->d.cluster, from, to), bytes);
 }
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
@@ -5289,8 +5266,8 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
         for (int64_t i = 0; i < n && n <= HETRAIN_DIRECT; i++) {
             double slowness[2] = { 0, 0 };
             for (int64_t j = 0; j < n; j++) {
-                const het_link_cost to = heti_s_link_of(s, s->scratch[j], s->scratch[i]),
-                                    from = heti_s_link_of(s, s->scratch[i], s->scratch[j]);
+                const het_link_cost to = heti_s_cluster_link(s->d.cluster, s->scratch[j], s->scratch[i]),
+                                    from = heti_s_cluster_link(s->d.cluster, s->scratch[i], s->scratch[j]);
                 if (i == j) continue;
                 slowness[0] += to.bandwidth > 0 ? 1 / to.bandwidth : 0;
                 slowness[1] += from.bandwidth > 0 ? 1 / from.bandwidth : 0;
@@ -5612,7 +5589,8 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
         s->alone_key[n++] = spot.kind;
         s->alone_key[n++] = s->d.cluster->link != NULL ? spot.device : s->alone_group[spot.place];
         for (int64_t k = 0; k < places && s->d.cluster->link != NULL; k++)
-            s->alone_link[spot.place * places + k] = heti_s_link_of(s, spot.device, c->device[c->first[p] + k]);
+            s->alone_link[spot.place * places + k] = heti_s_cluster_link(s->d.cluster, spot.device,
+                                                                         c->device[c->first[p] + k]);
     }
     heti_s_put_order(s, c, &s->alone);
     return n;
@@ -5773,7 +5751,7 @@ static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, in
         const int64_t i = keeps ? c->device[c->first[c->pipelines] + p - c->pipelines] :
                           heti_s_spot_of(s, c, p, s->scratch[p]).device;
         if (before >= 0) {
-            const het_link_cost link = heti_s_link_of(s, before, i);
+            const het_link_cost link = heti_s_cluster_link(s->d.cluster, before, i);
             slowest.latency = heti_s_larger(slowest.latency, link.latency);
             slowest.bandwidth = heti_s_larger(slowest.bandwidth, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
         }
@@ -7551,7 +7529,8 @@ static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int6
     const int64_t count = f->first[a + 1] - f->first[a];
     if (f->first[b + 1] - f->first[b] != count || f->way[a] != f->way[b]) return 0;
     for (int64_t i = 0; i < count; i++) {
-        const het_link_cost x = heti_s_link_of(s, one[0], one[i]), y = heti_s_link_of(s, other[0], other[i]);
+        const het_link_cost x = heti_s_cluster_link(s->d.cluster, one[0], one[i]),
+                            y = heti_s_cluster_link(s->d.cluster, other[0], other[i]);
         if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x.latency, y.latency) ||
             heti_s_unequal(x.bandwidth, y.bandwidth)) return 0;
     }
@@ -8155,8 +8134,8 @@ struct het_adapt {
     het_plan *plan;                   /* in use */
     heti_s_predict predict;           /* its costs at nominal speeds */
     heti_s_way *way;                  /* [2 stages] forward, then backward, of the boundary behind a stage */
-    double *arrival;                  /* [2 stages most slices] when a message came that was waited
-                                         for; -1: it was not */
+    double *arrival;                  /* [2 stages most slices] as `way`: when a message came that was
+                                         waited for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
     heti_s_ring *ring;                /* [blocks] */
     double *share;                    /* [pipelines] that are tried */
@@ -8357,11 +8336,6 @@ static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
     return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
 }
 
-/* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
-static double *heti_s_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x) {
-    return &a->arrival[((way * a->plan->stages + s) * a->most + x->micro_batch) * a->plan->slices + x->slice];
-}
-
 /* Receives that were waited for tell when their message came; shorter waits are the receiver's own
    work. */
 #define HETI_S_WAIT 1e-4
@@ -8378,12 +8352,14 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
                   backward = kind == HET_ACTION_RECV_B || kind == HET_ACTION_SEND_B;
         if (receive ? !heti_t_is_receive(kind) || r->end - r->start < HETI_S_WAIT : !heti_t_is_send(kind)) continue;
         const int64_t s = a->plan->first_stage[r->action.pipeline] + r->action.stage - (receive != backward);
-        double *arrival = heti_s_arrival_of(a, backward, s, &r->action);
+        double *arrival = &a->arrival[((backward * stages + s) * a->most + r->action.micro_batch) * a->plan->slices +
+                                      r->action.slice];
         if (receive) *arrival = r->end;
         const int64_t group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
         if (receive || *arrival < 0 || group < 0) continue;
-        const double bytes = heti_s_real(r->bytes), link = heti_s_link_seconds(&a->nominal.group[group], bytes);
-        const heti_s_way seen = { *arrival - r->start - link, bytes, 1 };
+        const het_link_cost link = heti_s_group_link(&a->nominal.group[group]);
+        const double bytes = heti_s_real(r->bytes);
+        const heti_s_way seen = { *arrival - r->start - heti_s_link_seconds(link, bytes), bytes, 1 };
         heti_s_way *way = &a->way[backward * stages + s];
         if (!way->seen || seen.delay < way->delay) *way = seen;
     }
@@ -8495,8 +8471,8 @@ static int heti_s_differs(double now, double believed, double change) {
    plan. */
 static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     const het_group now = heti_s_link_now(a, g);
-    const double x = heti_s_link_seconds(&now, a->link[g].bytes),
-                 y = heti_s_link_seconds(&a->believed.group[g], a->link[g].bytes);
+    const double x = heti_s_link_seconds(heti_s_group_link(&now), a->link[g].bytes),
+                 y = heti_s_link_seconds(heti_s_group_link(&a->believed.group[g]), a->link[g].bytes);
     return heti_s_differs(x, y, a->d.change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
 }
 
@@ -8535,10 +8511,10 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
             if (tell) heti_t_format(out, "rank %d: speed %g is now %g", i, before, *speed);
         } else if (i >= ranks && w->lasting > 0) {
             het_group *link = &a->believed.group[i - ranks];
-            const double before = heti_s_link_seconds(link, w->bytes);
+            const double before = heti_s_link_seconds(heti_s_group_link(link), w->bytes);
             *link = heti_s_link_now(a, i - ranks);
             if (tell) heti_t_format(out, "link \"%s\": %g ms is now %g ms", link->name, 1e3 * before,
-                                    1e3 * heti_s_link_seconds(link, w->bytes));
+                                    1e3 * heti_s_link_seconds(heti_s_group_link(link), w->bytes));
         }
         w->lasting = 0;
     }
