@@ -7703,8 +7703,7 @@ static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f
 /* Searches over these composite devices; with less memory where what was found does not fit. */
 static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     het_search_desc desc = s->d;
-    if (f->granules < 1 || f->granules > s->d.most_granules ||
-        heti_s_micro_batches(s, f->granules) > s->d.most_micro_batches) return HET_OK;
+    if (heti_s_micro_batches(s, f->granules) > s->d.most_micro_batches) return HET_OK;
     desc.shard = heti_s_fused_shard(s, f);
     desc.trials = s->guessing ? -1 : 0;
     desc.profile = &f->profile;
@@ -7759,7 +7758,7 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
         most = heti_s_max(most, f->first[t + 1] - f->first[t]);
         if (f->first[t + 1] - f->first[t] > 1 && !alike) ways *= HETI_S_TEAM_WAYS;
     }
-    if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
+    if (most == 1) return HET_OK;
     for (int64_t g = s->ranks <= 4 || f->most > 1 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (int64_t way = 0; way < ways; way++) {
