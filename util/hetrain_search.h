@@ -8750,10 +8750,7 @@ static het_result heti_s_pack_check(heti_s_pack *s) {
         return HETI_S_BAD(s->error, "het_pack: the description was not cleared");
     if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
         return HETI_S_BAD(s->error, "het_pack: plan, costs, costs->stage or tokens is NULL");
-    if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL ||
-        d->plan->first_stage == NULL)
-        return HETI_S_BAD(s->error, "het_pack: a plan with %d pipelines on %d ranks, or without its arrays",
-                          d->plan->pipelines, d->plan->ranks);
+    HETI_T_TRY(het_plan_check(d->plan, "het_pack", s->error));
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
         d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
         return HETI_S_BAD(s->error, "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, "
