@@ -2507,7 +2507,8 @@ typedef struct heti_p_rank {
                                          and is simulated in its place; -1: none */
     int64_t pipeline;                 /* of its stages; -1: it has none, -2: several; not known where
                                          pipelines have no twins */
-    const heti_p_cell *waits;         /* the cell whose message it waits for */
+    const heti_p_cell *waits;         /* the cell whose message it waits for, the one behind all for an
+                                         update; NULL: it can go on */
     int32_t decided;                  /* 1: it is behind its VERDICT */
     int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
     double pass_begin, pass_end;      /* and when */
@@ -3623,9 +3624,8 @@ static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_SENT = 8, HETI_P_POSTED = 16,
       HETI_P_BACK = 2, HETI_P_AWAY = 128 };
 
-/* A SEND or RECV, whose partner must be reached too. *waits becomes 1 where the rank cannot go
-   on. */
-static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, const heti_p_way *way, int *waits) {
+/* A SEND or RECV, whose partner must be reached too. */
+static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, const heti_p_way *way) {
     const int receives = heti_t_is_receive(a->kind), eager = way->bytes <= s->costs->eager;
     const int32_t own = (receives ? HETI_P_POSTED : HETI_P_SENT) << (way->forward ? 0 : HETI_P_BACK),
         other = (receives ? HETI_P_SENT : HETI_P_POSTED) << (way->forward ? 0 : HETI_P_BACK);
@@ -3646,14 +3646,14 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
             HETI_T_TRY(heti_p_sim_launch(s, way, half->at, start, half->record));
     }
     if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
-    if (*arrives < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+    if (*arrives < 0) { rank->waits = cell; return HET_OK; }
     heti_p_at_least(&rank->clock, *arrives);
     if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, way->bytes);
     return HET_OK;
 }
 
 /* A SEND or RECV, or the message of an F, B or I in lists without them, which nothing holds up. */
-static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
+static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action *a) {
     const int leaves = s->transfer == HET_TRANSFER_FREE || a->kind <= HET_ACTION_I;
     const int forward = a->kind == HET_ACTION_SEND_F;
     const double clock = s->rank[r].clock;
@@ -3666,20 +3666,20 @@ static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action 
                                forward ? "its F does not come before it" : "its B or I does not come before it");
     way = heti_p_way_of(s, a);
     if (way.link < 0) return HET_OK;
-    if (!leaves) return heti_p_sim_meet(s, r, a, &way, waits);
+    if (!leaves) return heti_p_sim_meet(s, r, a, &way);
     record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
     return heti_p_sim_launch(s, &way, a - s->schedule->action, clock, record);
 }
 
-/* The buffer that the message of an F, B or I goes into: free from *until on. waits: the message in
-   it is not there yet. */
-static void heti_p_sim_buffer(heti_p_sim *s, int64_t r, int64_t index, double *until, int *waits) {
+/* The buffer that the message of an F, B or I goes into: free from *until on, where the message
+   in it is there. */
+static void heti_p_sim_buffer(heti_p_sim *s, int64_t r, int64_t index, double *until) {
     heti_p_rank *rank = &s->rank[r];
     const int64_t held = rank->out[rank->next_out];
     if (held >= 0) {
         const heti_p_cell *cell = &s->cell[held / 2];
         *until = cell->there[held % 2];
-        if (*until < 0) { rank->waits = cell; *waits = 1; return; }
+        if (*until < 0) { rank->waits = cell; return; }
     }
     rank->out[rank->next_out] = index;
     rank->next_out = 1 - rank->next_out;
@@ -3743,8 +3743,8 @@ static void heti_p_move_beside(const het_stage_cost *c, int32_t kind, double *se
     heti_p_at_least(seconds, sum);
 }
 
-/* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
-static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
+/* F, B, I or W. Nothing happens but that the rank waits where its message is not there yet. */
+static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a) {
     static const int32_t heti_p_did[4] = { HETI_P_DID_F, HETI_P_DID_I | HETI_P_DID_W, HETI_P_DID_I, HETI_P_DID_W };
     const int64_t g = heti_p_stage_of(s, a);
     const heti_p_stage *stage = &s->stage[g];
@@ -3762,10 +3762,10 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     double start = rank->clock, buffer = 0, seconds;
     int alone; /* no pair of an F and a B is begun */
     if (fault != NULL) return heti_p_sim_fail(s, r, rank->at, fault);
-    if (from >= 0 && there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+    if (from >= 0 && there < 0) { rank->waits = cell; return HET_OK; }
     if (s->transfer == HET_TRANSFER_POSTED && moves && (forward ? stage->link_after : stage->link_before) >= 0) {
-        heti_p_sim_buffer(s, r, 2 * heti_p_cell_of(s, forward ? g + 1 : g - 1, a) + !forward, &buffer, waits);
-        if (*waits) return HET_OK;
+        heti_p_sim_buffer(s, r, 2 * heti_p_cell_of(s, forward ? g + 1 : g - 1, a) + !forward, &buffer);
+        if (rank->waits != NULL) return HET_OK;
     }
     if (from >= 0) {
         heti_p_at_least(&start, there);
@@ -3789,9 +3789,9 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     if (s->schedule->complete) return HET_OK;
     if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I &&
         !heti_p_sim_lacks(s, a - 1))
-        HETI_T_TRY(heti_p_sim_message(s, r, a - 1, waits));
+        HETI_T_TRY(heti_p_sim_message(s, r, a - 1));
     alone = a->overlap == 0 || rank->at + 1 == rank->until || heti_p_sim_lacks(s, a + 1);
-    return moves && alone ? heti_p_sim_message(s, r, a, waits) : HET_OK;
+    return moves && alone ? heti_p_sim_message(s, r, a) : HET_OK;
 }
 
 /* PUT or TAKE of what a slice keeps: of a team the largest member's part. */
@@ -3972,14 +3972,14 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
         if (v > 0) heti_p_at_least(&sums[v].start, gathers[v - 1].ready);
         sums[v].start += step;
         sums[v].before = 1;
-        for (int64_t r = 0; r < s->ranks; r++) heti_p_sim_wake(s, r, NULL);
+        for (int64_t r = 0; r < s->ranks; r++) heti_p_sim_wake(s, r, s->cell + s->cells);
     }
     return HET_OK;
 }
 
 /* REDUCE waits for the update that had its place and until what it sends has left, STEP for the
    update, GATHER for that and for what it fetches. */
-static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
+static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *a) {
     const int64_t v = a->version - (a->kind == HET_ACTION_REDUCE ? heti_p_max(s->plan->staleness, 1) : 0);
     const heti_p_ring *made = v >= 0 ? &s->ring[a->stage * s->updates + v] : NULL;
     const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ?
@@ -3987,9 +3987,7 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
     double begins = reached, seconds;
     heti_p_part *part;
     if (made != NULL && !made->before) HETI_T_TRY(heti_p_sim_make(s, a->stage));
-    *waits = made != NULL && !made->before;
-    s->rank[r].waits = NULL;
-    if (*waits) return HET_OK;
+    if (made != NULL && !made->before) { s->rank[r].waits = s->cell + s->cells; return HET_OK; }
     if (made != NULL) heti_p_at_least(&begins, made->start - own);
     if (a->kind == HET_ACTION_STEP) {
         heti_p_sim_busy(s, r, a, begins, own);
@@ -4009,20 +4007,20 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
-        int waits = 0;
+        rank->waits = NULL;
         if (heti_p_sim_lacks(s, a)) continue;
         if (a->kind == HET_ACTION_COMMIT) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
             return HET_OK;
         }
-        if (a->kind <= HET_ACTION_W) HETI_T_TRY(heti_p_sim_compute(s, r, a, &waits));
+        if (a->kind <= HET_ACTION_W) HETI_T_TRY(heti_p_sim_compute(s, r, a));
         else if (heti_p_is_moved(a->kind)) HETI_T_TRY(heti_p_sim_move(s, r, a));
-        else if (a->kind <= HET_ACTION_RECV_B) HETI_T_TRY(heti_p_sim_message(s, r, a, &waits));
-        else if (s->updates > 1) HETI_T_TRY(heti_p_sim_update(s, r, a, &waits));
+        else if (a->kind <= HET_ACTION_RECV_B) HETI_T_TRY(heti_p_sim_message(s, r, a));
+        else if (s->updates > 1) HETI_T_TRY(heti_p_sim_update(s, r, a));
         else if (a->kind != HET_ACTION_STEP) heti_p_sim_ring(s, r, a);
         else heti_p_sim_busy(s, r, a, rank->clock, heti_p_step_seconds(s, r, a->stage));
-        if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
+        if (rank->waits != NULL) { rank->state = HETI_P_WAITS; return HET_OK; }
     }
     rank->state = HETI_P_DONE;
     return HET_OK;
@@ -4672,7 +4670,6 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     heti_p_timed_stage *s = &t->stage[rank->stage];
     heti_p_rank *r = &t->sim.rank[at->rank];
     het_action *a = &t->list->action[r->at];
-    int waits = 0;
     memset(a, 0, sizeof *a);
     a->kind = heti_p_timed_kinds[k];
     a->pipeline = HETI_T_CAST(int32_t, t->sim.plan->stage[rank->stage].pipeline);
@@ -4680,11 +4677,12 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     a->micro_batch = HETI_T_CAST(int32_t, n / slices);
     a->slice = HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices);
     r->clock = rank->due;
+    r->waits = NULL;
     do {
-        if (waits) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
-        waits = 0;
-        HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
-    } while (waits && t->sim.messages.count > 0);
+        if (r->waits != NULL) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
+        r->waits = NULL;
+        HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a));
+    } while (r->waits != NULL && t->sim.messages.count > 0);
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
