@@ -2092,7 +2092,8 @@ static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, cons
                        r->begin - r->line_at + 1, r->text + r->begin, r->end - r->begin, what);
 }
 
-/* Digits at *at, below 2^31 - 1. none: what is wrong where there are none; NULL: nothing, *to is -1. */
+/* Digits at *at, below 2^31 - 1. none: what is wrong where there are none; NULL: nothing, *to
+   becomes -1. */
 static het_result heti_p_lines_number(const heti_p_lines *r, size_t *at, const char *none, int32_t *to) {
     const int64_t value = heti_p_number(r->text, at, r->end);
     if (value >= HETI_P_PLANS_COUNT) return heti_p_lines_fail(r, HET_ERR_FORMAT, "a number is not below 2^31 - 1");
