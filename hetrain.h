@@ -2015,9 +2015,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed,
                                                        int64_t *start, int64_t capacity, int64_t *granules);
 
-/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process. Opens the
-   devices, and asks only for tables of units, parameters and actions: nothing for each token, and
-   no device memory. Threads: any. */
+/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process; whether the
+   others keep their limits is not looked at. Opens the devices, and asks only for tables of units,
+   parameters and actions: nothing for each token, and no device memory. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory,
                                                               het_error *error);
 
@@ -4506,7 +4506,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_INT8, 0),
     HETI_DESC(HETI_ENUM, streams, HET_F32, HET_F32, HET_BF16, 1),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
-    HETI_DESC(HETI_INTEGER, layout.device_count, 1, 1, 2048, 0),
+    HETI_DESC(HETI_INTEGER, layout.device_count, 1, 1, 16384, 0),
     HETI_DESC(HETI_INTEGER, emulate.link_count, 0, 0, 1048576, 0),
     HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
     HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
@@ -6443,14 +6443,18 @@ HETRAIN_API void het_plan_free(het_plan *plan) {
 /* ---- teams ---- */
 
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count) {
-    int64_t leader = -1, first = 0;
-    for (int64_t i = 0; i < plan->members && leader < 0; i++)
-        if (plan->member[i].rank == rank) leader = plan->member[i].leader;
+    const het_team_member *member = plan->member;
+    int64_t first = -1, end;
+    for (int64_t i = 0; i < plan->members && first < 0; i++) { /* from `rank` on: mostly it is there */
+        const int64_t at = (rank + i) % plan->members;
+        if (member[at].rank == rank) first = at;
+    }
     *count = 1;
-    if (leader < 0) return NULL;
-    while (plan->member[first].leader != leader) first++;
-    while (first + *count < plan->members && plan->member[first + *count].leader == leader) ++*count;
-    return &plan->member[first];
+    if (first < 0) return NULL;
+    for (end = first + 1; end < plan->members && member[end].leader == member[first].leader;) end++;
+    while (first > 0 && member[first - 1].leader == member[first].leader) first--;
+    *count = end - first;
+    return &member[first];
 }
 
 /* Whose stages a rank runs: its own, or its leader's. */
@@ -8882,7 +8886,7 @@ typedef struct heti_rank {
     double silent_since;                 /* 0: answers */
     const het_action *doing;             /* NULL: nothing of its list */
     het_step_scalars host_scalars;       /* of the job, on their way to the device */
-    heti_post join[HETI_JOINS];          /* of its place in the tree: [0] up, then down to those below */
+    heti_post *join;                     /* [HETI_JOINS] of its place in the tree: [0] up, then down to those below */
 #ifdef HETI_THREADS
     pthread_t thread;
 #endif
@@ -9028,6 +9032,7 @@ struct het_ctx {
     heti_rank *rank;                     /* [local_count] */
     het_device_desc *device;             /* [local_count] */
     het_traffic *traffic;                /* [local_count][ranks], of messages that local ranks send */
+    heti_post *join;                     /* [local_count][HETI_JOINS] */
     int64_t slots;                       /* optimizer state slots */
     int64_t step;
     int32_t has_gradient;                /* the last job made one: memory that others compute in may hold it */
@@ -10350,6 +10355,7 @@ static het_result heti_open_ranks(het_ctx *ctx) {
         r->ctx = ctx;
         r->local = i;
         r->rank = ctx->world.first_rank + i;
+        r->join = ctx->join + i * HETI_JOINS;
         if (ctx->desc.layout.devices) r->desc = ctx->desc.layout.devices[i];
         HETI_TRY(heti_open_device(r));
         r->opened = ctx->counter.live - live;
@@ -10606,7 +10612,6 @@ static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
     ctx->verdict.exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.grid = HETI_TAKE(arena, double, uses);
-    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->world.local_count * ctx->world.ranks);
     ctx->emulated.link = HETI_TAKE(arena, het_link, ctx->desc.emulate.link_count);
     ctx->emulated.link_free = HETI_TAKE(arena, double, 2 * ctx->desc.emulate.link_count);
     ctx->rank = HETI_TAKE(arena, heti_rank, ctx->world.local_count);
@@ -10614,6 +10619,9 @@ static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
     ctx->world.place = HETI_TAKE(arena, uint64_t, ctx->world.ranks);
     ctx->world.tokens = HETI_TAKE(arena, int64_t, ctx->world.ranks);
     ctx->threads.posted = HETI_TAKE(arena, heti_post *, ctx->world.local_count);
+    if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->world.local_count * ctx->world.ranks);
+    ctx->join = HETI_TAKE(arena, heti_post, ctx->world.local_count * HETI_JOINS);
 }
 
 static het_result heti_build_tables(het_ctx *ctx) {
@@ -11017,8 +11025,9 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
     for (int64_t next = 0; next < holders; next++) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
+        const int alone = apart || (!spread && ctx->world.place[rank[next]] == 0);
         owners->cluster[owners->clusters++] = first;
-        for (i = next; i < holders && (i == next || !apart); i++) {
+        for (i = next; i < holders && (i == next || !alone); i++) {
             if (rank[i] < 0 || (i > next && !heti_is_of_cluster(ctx, rank[i], owners->holder + first, taken - first,
                                                                 spread))) continue;
             owners->holder[taken++] = rank[i];
@@ -11215,8 +11224,8 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->limiter = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
     if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
+    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
 }
 
@@ -12346,10 +12355,15 @@ static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
     heti_count_updates(ctx);
-    for (int64_t i = 0; i < ctx->world.local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
-    heti_count_host(ctx);
     ctx->desc.layout.plan = ctx->share.plan;
     ctx->desc.layout.schedule = NULL;
+    return HET_OK;
+}
+
+/* Ranks [begin, end) of this process, and what the host has for them. */
+static het_result heti_map_ranks(het_ctx *ctx, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    heti_count_host(ctx);
     return HET_OK;
 }
 
@@ -12630,6 +12644,7 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     HETI_TRY(heti_find_places(ctx));
     HETI_TRY(heti_build_share(ctx));
     if (ctx->purpose != HETI_TO_TRAIN) return HET_OK;
+    HETI_TRY(heti_map_ranks(ctx, 0, ctx->world.local_count));
     heti_tell_kernels(ctx);
     HETI_TRY(heti_open_memories(ctx));
     HETI_TRY(heti_for_ranks(ctx, heti_init_weights));
@@ -12695,13 +12710,19 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
 }
 
 HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error) {
+    heti_fp fp;
     het_ctx *ctx;
     het_result result;
     if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
     result = heti_new(desc, HETI_TO_ESTIMATE, &ctx, error);
     if (result != HET_OK) return result;
-    if (rank >= 0 && rank < ctx->world.local_count) *memory = ctx->rank[rank].part->sizes;
-    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->world.local_count);
+    heti_fp_enter(&fp);
+    if (rank >= 0 && rank < ctx->world.local_count) result = heti_map_ranks(ctx, rank, rank + 1);
+    else result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank,
+                            ctx->world.local_count);
+    heti_fp_leave(&fp);
+    if (result == HET_OK) *memory = ctx->rank[rank].part->sizes;
+    else if (error) *error = ctx->error;
     heti_release(ctx);
     return result;
 }
@@ -16370,7 +16391,8 @@ static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
     HETI_TRY(heti_desc_check_fields(&ctx->desc, &ctx->error));
     ctx->desc.layout.plan = d->plan;
     ctx->desc.layout.schedule = d->schedule;
-    return heti_build_share(ctx);
+    HETI_TRY(heti_build_share(ctx));
+    return heti_map_ranks(ctx, 0, ctx->world.local_count);
 }
 
 /* `together`: set once all processes know the same result. */

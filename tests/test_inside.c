@@ -225,7 +225,7 @@ static void ranks_have_a_post_for_all_below(void **state)
         }
     }
     assert_int_equal(most, HETRAIN_TREE_MOST);
-    assert_true(1 + 2 * most + 1 <= (int64_t)(sizeof ((heti_rank *)0)->join / sizeof(heti_post)));
+    assert_true(1 + 2 * most + 1 <= HETI_JOINS);
 }
 
 /* Sums, or new weights, all that go inside of clusters before all that go between them, or behind. Returns the elements that go between clusters. */
