@@ -247,8 +247,8 @@ static int advise_workers(advice *a) {
 
 /* ---- how many workers a unit is worth ---- */
 
-/* Burst parallel training (S. J. Park et al., DeepPool, arXiv 2112.10065): data parallelism in which each unit has as many workers as it is worth, and
-   the others are free for another job meanwhile. Of M micro-batches, on g workers, with latency L and B bytes a second between them, a unit takes
+/* Burst parallel training (S. J. Park et al., DeepPool, arXiv 2112.10065): data parallelism in which each unit has as many workers as it is worth,
+   and the others are free for another job meanwhile. Of M micro-batches, on g workers, with latency L and B bytes a second between them, a unit takes
        M / g (F + B) + update of its E parameters / g + [g > 1] (2 L + (1 - 1 / g) (bytes reduced + bytes gathered) E / B),
    and behind a unit on h workers 2 n (L + bytes of its input / B): n messages, both ways, are the most that a worker has with others, where
    micro-batch p is on worker p mod h before and on p mod g behind. All of that times the workers is device time. Dynamic programming over units,
@@ -395,8 +395,8 @@ static int burst_tell(const burst *b, const unsigned char *chosen, const het_pla
         else printf("%4lld-%-4lld %7lld  %7.3f\n", (long long)u, (long long)end - 1, g, ms);
     }
     spent *= s->burst / b->allowed; /* of one worker's */
-    if (s->json) printf("],\"formula\":%.9g,\"device_time\":%.9g,\"seconds\":%.9g,\"busy\":%.9g,\"one\":%.9g,\"all\":%.9g}\n", taken, spent, step, used, one,
-                        all);
+    if (s->json) printf("],\"formula\":%.9g,\"device_time\":%.9g,\"seconds\":%.9g,\"busy\":%.9g,\"one\":%.9g,\"all\":%.9g}\n", taken, spent, step,
+                        used, one, all);
     else printf("\n%.3f ms a step, simulated; one worker takes %.3f ms, data parallelism on %lld %.3f ms\n"
                 "%.3f of one worker's device time, by formula; the others have the rest of %.3f ms for another job\n",
                 1e3 * step, 1e3 * one, (long long)b->most, 1e3 * all, spent, 1e3 * ((double)b->most * step - used));
@@ -428,10 +428,12 @@ static int burst_begin(burst *b) {
     b->most = b->width[b->widths - 1];
     for (i = 0; i < b->widths; i++)
         if (b->most % b->width[i] != 0)
-            return fail(BAD_INPUT, "--workers %s: %lld does not divide %lld, which --burst needs", s->workers, (long long)b->width[i], (long long)b->most);
+            return fail(BAD_INPUT, "--workers %s: %lld does not divide %lld, which --burst needs", s->workers, (long long)b->width[i],
+                        (long long)b->most);
     if (b->width[0] != 1) return fail(BAD_INPUT, "--workers %s: 1 must be among them for --burst", s->workers);
     if (s->micro_batches % b->most != 0)
-        return fail(BAD_INPUT, "--micro-batches %lld: no multiple of %lld workers, which --burst needs", (long long)s->micro_batches, (long long)b->most);
+        return fail(BAD_INPUT, "--micro-batches %lld: no multiple of %lld workers, which --burst needs", (long long)s->micro_batches,
+                    (long long)b->most);
     b->elements = (double *)calloc((size_t)b->units, sizeof *b->elements);
     b->shares = (unsigned char *)calloc((size_t)b->units, 1);
     b->before = (unsigned char *)calloc((size_t)(b->units * b->widths * (STEPS + 1)), 1);
@@ -485,8 +487,9 @@ static int program(int argc, char **argv) {
                            options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
     if ((s.profile != NULL) == (s.scaling != NULL)) return fail(BAD_INPUT, "one of --profile and --scaling; --help lists the options");
-    if (s.scaling != NULL) status = options_idle(options, OPTIONS, given, "--device --workers --link --micro-batches --sequences --length --burst --out",
-                                                 "with --scaling");
+    if (s.scaling != NULL)
+        status = options_idle(options, OPTIONS, given, "--device --workers --link --micro-batches --sequences --length --burst --out",
+                              "with --scaling");
     else status = options_idle(options, OPTIONS, given, "--cut", "without --scaling");
     if (status == 0 && s.out != NULL && !(s.burst > 0)) status = fail(BAD_INPUT, "--out: has no effect without --burst");
     if (status != 0 || s.scaling != NULL) return status != 0 ? status : advise_cut(&s);

@@ -460,7 +460,13 @@ static void estimate_of_large_models(void **state)
 static void estimates_take_no_memory(void **state)
 {
 #define LARGE "llama:layers=80,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=128256,context=8192"
-    static const struct { const char *model; int64_t tokens, micro_batches, ranks, rank; const char *plan; double host, device; size_t most; } cases[] = {
+    static const struct {
+        const char *model;
+        int64_t tokens, micro_batches, ranks, rank;
+        const char *plan;
+        double host, device;
+        size_t most;
+    } cases[] = {
         { "gpt2:124m", 1000000, 64, 8, 0, "pp", 3e8, 1e11, 63000000 }, { LARGE, 8192, 8, 64, 0, "dp", 1e6, 1e12, 63000000 },
         { "gpt2:124m", 2048, 10000, 10000, 0, "dp", 4e9, 1e9, 100000000 }, { LARGE, 8192, 5000, 10000, 9999, "dp1250xpp8", 1e4, 1e11, 100000000 },
         { LARGE, 8192, 4992, 9984, 5, "dp208xpp6xtp8", 1e4, 1e11, 100000000 }

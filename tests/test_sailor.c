@@ -183,7 +183,7 @@ typedef struct step {
     het_costs costs;
     het_stage stage[MOST_RANKS];
     int64_t first_stage[MOST_RANKS + 1], micro_batches[MOST_RANKS], start[MOST_RANKS + 1];
-    double share[MOST_RANKS], state_share[MOST_RANKS];
+    double share[MOST_RANKS], state_share[MOST_RANKS], slice_share;
     het_stage_cost stage_cost[MOST_RANKS];
     het_rank_cost rank_cost[MOST_RANKS];
     het_link_cost link[MOST_RANKS * MOST_RANKS];
@@ -246,6 +246,9 @@ static step *make_step(const records *all, const plan_row *p, int64_t buffers)
     t->action = (het_action *)support_alloc((size_t)(p->stages * p->replicas * (6 * n + 8)), sizeof *t->action);
     t->plan.ranks = t->schedule.ranks = p->stages * p->replicas;
     t->plan.slices = 1;
+    t->plan.slice_share = &t->slice_share;
+    t->slice_share = 1;
+    t->plan.units = p->stages;
     t->plan.stage = t->stage;
     t->plan.first_stage = t->first_stage;
     t->plan.share = t->share;
@@ -260,6 +263,8 @@ static step *make_step(const records *all, const plan_row *p, int64_t buffers)
         t->share[r] = 1;
         for (s = 0; s < p->stages; s++) {
             t->stage[t->plan.stages].pipeline = r;
+            t->stage[t->plan.stages].unit_begin = s;
+            t->stage[t->plan.stages].unit_end = s + 1;
             t->stage[t->plan.stages++].rank = s * p->replicas + r;
         }
         t->first_stage[r + 1] = t->plan.stages;

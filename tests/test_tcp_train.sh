@@ -125,11 +125,12 @@ timeout 120 "$program" "${run[@]}" --steps 8 --devices cpu:1 --world="1/2@localh
 status=$?
 wait $! || status=1
 report "$([ $status = 0 ] && [ "$hash" = "$(grep -h '^weights' out.0 out.1)" ]; echo $?)" 'HOST:PORT' "$(tail -n 3 out.0 out.1)"
-# late WHO WORDS: the other of two processes comes 2.7 seconds later; the one that waits says for whom, once
+# late WHO WORDS: the other of two processes comes when the first has said that it waits; it says for whom, once
 late() {
     rm -f meeting
     timeout 60 "$program" "${run[@]}" --steps 8 --devices cpu:1 --world "$1/2@file:$work/meeting" > out.$1 2>&1 < /dev/null &
-    sleep 2.7
+    for _ in {1..100}; do grep -q 'waits for process' out.$1 && break; sleep 0.2; done
+    sleep 0.5
     timeout 60 "$program" "${run[@]}" --steps 8 --devices cpu:1 --world "$((1 - $1))/2@file:$work/meeting" > out.$((1 - $1)) 2>&1 < /dev/null
     wait $!
     report "$([ "$(grep -c 'waits for process' out.$1)" = 1 ] && grep -qF "$2" out.$1 && [ "$hash" = "$(grep -h '^weights' out.0 out.1)" ]; echo $?)" \

@@ -806,8 +806,8 @@ static int bench_beside(bench_model *m, int64_t steps) {
     (void)pthread_join(thread, NULL);
     each = b.steps > 0 ? b.seconds / (double)b.steps : 0;
     if (status == HET_OK && b.result == HET_OK)
-        printf("{\"name\":\"beside\",\"ms\":%.6g,\"of_alone\":%.4g,\"behind_steps\":%lld,\"behind_ms\":%.6g,\"behind_of_alone\":%.4g}\n", 1e3 * both, both / alone,
-               (long long)b.steps, 1e3 * each, each > 0 ? other / each : 0);
+        printf("{\"name\":\"beside\",\"ms\":%.6g,\"of_alone\":%.4g,\"behind_steps\":%lld,\"behind_ms\":%.6g,\"behind_of_alone\":%.4g}\n",
+               1e3 * both, both / alone, (long long)b.steps, 1e3 * each, each > 0 ? other / each : 0);
     status = model_close(&first, (het_result)status) | model_close(&behind, b.result);
     return status == DONE ? DONE : FAILED;
 }
