@@ -8,7 +8,7 @@ data=${1:?usage: tests/bench/muon.sh DATA [build/train]}
 program=${2:-build/train}
 steps=${STEPS:-400} every=${EVERY:-10} seeds=${SEEDS:-1 2 3} sequences=${SEQUENCES:-128} warmup=${WARMUP:-20}
 model=${MODEL:-llama:layers=4,width=128,heads=4,context=128}
-adamw_rates=${ADAMW_LR:-1e-3 3e-3 6e-3} muon_rates=${MUON_LR:-3e-3 6e-3 1.2e-2 2.4e-2}
+adamw_rates=${ADAMW_LR:-1e-3 2e-3 3e-3 6e-3} muon_rates=${MUON_LR:-3e-3 6e-3 1.2e-2 2.4e-2}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
