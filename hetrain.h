@@ -6444,13 +6444,10 @@ HETRAIN_API void het_plan_free(het_plan *plan) {
 
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count) {
     const het_team_member *member = plan->member;
-    int64_t first = -1, end;
-    for (int64_t i = 0; i < plan->members && first < 0; i++) { /* from `rank` on: mostly it is there */
-        const int64_t at = (rank + i) % plan->members;
-        if (member[at].rank == rank) first = at;
-    }
+    int64_t first = rank >= 0 && rank < plan->members && member[rank].rank == rank ? rank : 0, end; /* mostly there */
+    while (first < plan->members && member[first].rank != rank) first++;
     *count = 1;
-    if (first < 0) return NULL;
+    if (first == plan->members) return NULL;
     for (end = first + 1; end < plan->members && member[end].leader == member[first].leader;) end++;
     while (first > 0 && member[first - 1].leader == member[first].leader) first--;
     *count = end - first;

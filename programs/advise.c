@@ -447,7 +447,7 @@ static int burst_begin(burst *b) {
         for (k = 0; k < p->block[i].uses; k++) b->shares[use[k]] |= p->block[i].uses > 1;
     }
     for (u = 0; u < b->units; u++) b->allowed += s->burst * unit_time(b, u, 1);
-    return 0;
+    return b->allowed > 0 ? 0 : fail(BAD_INPUT, "--profile %s: its units take no time, which --burst divides", s->profile);
 }
 
 static int advise_burst(const advice *a) {

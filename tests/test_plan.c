@@ -1570,6 +1570,25 @@ static void lengths_of_slices(void **state)
     EXPECT_ERROR(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "-1");
 }
 
+/* Who is in no team, rank -1 too, is found nowhere. The table is a block of its own: the address sanitizer sees who looks beside it. */
+static void ranks_without_a_team(void **state)
+{
+    het_team_member *table = (het_team_member *)calloc(2, sizeof *table);
+    het_plan plan;
+    int64_t count, i;
+    (void)state;
+    assert_non_null(table);
+    memset(&plan, 0, sizeof plan);
+    plan.ranks = 4, plan.member = table, plan.members = 2;
+    table[0].rank = 3, table[1].rank = 1, table[0].leader = table[1].leader = 3;
+    for (i = -2; i < 6; i++) {
+        const het_team_member *team = het_plan_team(&plan, i, &count);
+        assert_ptr_equal(team, i == 1 || i == 3 ? table : NULL);
+        assert_int_equal(count, i == 1 || i == 3 ? 2 : 1);
+    }
+    free(table);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -1577,7 +1596,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(plan_errors),    cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
         cmocka_unit_test(check_errors),   cmocka_unit_test(wrong_structs), cmocka_unit_test(completed),    cmocka_unit_test(peaks),
         cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers),
-        cmocka_unit_test(lengths_of_slices),
+        cmocka_unit_test(lengths_of_slices), cmocka_unit_test(ranks_without_a_team),
         cmocka_unit_test(large),
     };
     if (argc > 1) folder = argv[1];
