@@ -1373,6 +1373,12 @@ static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_a
    copied to shared memory first, where they fit ---- */
 
 enum { HETC_LONG_ROW = 12288, HETC_LONG_THREADS = 1024 };
+/* Blocks of a long row that a multiprocessor has threads for: 1,536 of sm_86 to 89 and from sm_120 on. */
+#if defined(__CUDA_ARCH__) && ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || __CUDA_ARCH__ >= 1200)
+enum { HETC_LONG_BLOCKS = 1 };
+#else
+enum { HETC_LONG_BLOCKS = 2 };
+#endif
 
 struct hetc_softmax { float maximum, sum; }; /* sum of exp(x - maximum) */
 
@@ -1424,7 +1430,7 @@ template <class T> HETC_DEVICE void hetc_row_zero(T *row, int count) {
    but the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
    T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are whole in both. */
 template <class T, bool KEPT>
-static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 2 : 6)
+static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 1 : 6)
 hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     enum { WARPS = KEPT ? HETC_LONG_THREADS / HETC_WARP : HETC_WARPS };
     HETC_SHARED_BYTES(bytes);
