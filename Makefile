@@ -36,7 +36,7 @@ menu:
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
 # build/NAME is NAME.c of programs/ or examples/ with CFLAGS alone, so that an unknown compiler's new warnings stop nobody. Every one of them builds
-# by itself, as its first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones, het_bench looks inside.
+# by itself, as its first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones.
 
 LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_TEXT_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_SEARCH_IMPLEMENTATION_DONE=1 -DHETRAIN_TOKENIZER_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
 PROGRAMS = $(basename $(notdir $(wildcard programs/*.c examples/*.c examples/*.cpp)))
@@ -58,8 +58,8 @@ build/%: %.cpp $(HEADERS) build/implementation.o
 build/custom_allocator: examples/custom_allocator.c $(HEADERS) | build
 	$(CC) $(CFLAGS) $(INCLUDES) $< -o $@ $(LIBS)
 
-build/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | build
-	$(CC) $(CFLAGS) $(INCLUDES) $< -o $@ $(LIBS)
+build/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) build/implementation.o
+	$(CC) $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
 
 build:
 	@mkdir -p $@
@@ -226,6 +226,8 @@ STANDIN = tests/cuda/standin
 STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
 STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -Itests/cuda/cmocka -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
 
+$(patsubst %,$(BUILD)/tests/%,test_cuda_device test_cuda_oracle test_nccl): $(BUILD)/standin/hetrain_cuda.o
+
 $(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(CMOCKA_HEADER) $(BUILD)/tests/standin.o $(BUILD)/tests/cuda_support.o \
     $(BUILD)/tests/implementation.o
 	@echo "  compile $<"
@@ -259,7 +261,7 @@ $(BUILD)/standin/train_nccl.o: programs/train.c $(HEADERS) $(STANDIN_FILES) | $(
 
 $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"
-	@$(STANDIN_CXX) -DHETC_EMULATED=1 -x c++ -c $< -o $@
+	@$(STANDIN_CXX) -DHETC_EMULATED=1 -D'HETC_BLAS_WORKSPACE=size_t(4096)' -x c++ -c $< -o $@
 
 $(BUILD)/standin/train_cuda.o: programs/train.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
 	@echo "  compile $<"
@@ -284,9 +286,9 @@ $(BUILD)/tests/test_scaling.o: tests/bench/scaling.h
 $(BUILD)/tests/test_tcp.o: util/hetrain_tcp.c tests/transport.h
 $(BUILD)/tests/test_fuzz.o: $(wildcard tests/fuzz/*.[ch]) util/hetrain_tcp.c
 
-$(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
+$(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(TEST_CC) -O1 $(C_WARNINGS) $< -o $@ $(LIBS)
+	@$(TEST_CC) $(LINKED) $(C_WARNINGS) $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
 
 $(BUILD)/checked/%: %.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
@@ -298,7 +300,7 @@ $(BUILD)/checked/%: %.cpp $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/
 
 $(BUILD)/checked/custom_allocator: examples/custom_allocator.c $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(TEST_CC) -O1 $(C_WARNINGS) -Wc++-compat $< -o $@ $(LIBS)
+	@$(TEST_CC) -O0 $(C_WARNINGS) -Wc++-compat $< -o $@ $(LIBS)
 
 $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 	@mkdir -p $@

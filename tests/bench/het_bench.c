@@ -992,17 +992,30 @@ static int prepare(bench *b) {
     return 0;
 }
 
+/* Memory as a context without an allocator has it: a plan says where its own is from. */
+static int default_allocator(het_allocator *allocator) {
+    het_plan shape, *plan = NULL;
+    het_error error;
+    memset(&shape, 0, sizeof shape);
+    shape.units = shape.ranks = shape.pipelines = shape.stages = shape.slices = 1;
+    if (het_plan_new(&shape, NULL, PROGRAM, &plan, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+    *allocator = plan->allocator;
+    het_plan_free(plan);
+    return 0;
+}
+
 static int run(bench *b, int argc, char **argv) {
     het_allocator allocator;
     het_parallel parallel;
     het_device_config config;
     settings *s = &b->set;
     int status;
-    heti_default_allocator(&allocator); /* memory as a context has it */
     s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
     s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT, s->seed = 2026;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
+    status = default_allocator(&allocator);
+    if (status != 0) return status;
     if (s->parts) s->what = PARTS;
     status = 0;
     if (s->what != ALL && (s->what < PREDICT || s->what > PREDICT_DIVIDED))

@@ -3,7 +3,7 @@
    on a real card, where nothing can be made to fail and two cards are one. */
 #ifndef __CUDACC__
 #define HETC_EMULATED 1
-#define HETC_BLAS_WORKSPACE (size_t(4096))
+#define HETRAIN_CUDA_DECLARATIONS 1 /* the stand-in's object is linked */
 #endif
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +16,10 @@
 #include <functional>
 #include <string>
 #include <vector>
+#ifdef HETC_EMULATED
+#include "emulator.h"
+#include <cuda_runtime.h>
+#endif
 #include "hetrain_cuda.cu"
 extern "C" {
 #include "support.h"

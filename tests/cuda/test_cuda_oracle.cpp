@@ -2,7 +2,7 @@
    PyTorch's autocast. On the stand-in, or on a card. */
 #ifndef __CUDACC__
 #define HETC_EMULATED 1
-#define HETC_BLAS_WORKSPACE (size_t(4096))
+#define HETRAIN_CUDA_DECLARATIONS 1 /* the stand-in's object is linked */
 #endif
 #include <math.h>
 #include <setjmp.h>

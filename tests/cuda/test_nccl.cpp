@@ -3,7 +3,7 @@
    real cards, where nothing can be made to fail; with fewer than two of them there is nothing to test. */
 #ifndef __CUDACC__
 #define HETC_EMULATED 1
-#define HETC_BLAS_WORKSPACE (size_t(4096))
+#define HETRAIN_CUDA_DECLARATIONS 1 /* the stand-in's object is linked */
 #endif
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +16,9 @@
 #include <functional>
 #include <string>
 #include <vector>
+#ifdef HETC_EMULATED
+#include "emulator.h"
+#endif
 #include "hetrain_cuda.cu"
 #include "hetrain_nccl.c"
 extern "C" {

@@ -39,16 +39,28 @@ apply() {
 ${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I. -Iutil -c tests/implementation.c -o "$work/implementation.o" || exit 2
 ${CC:-cc} -std=c99 -O1 -w -D_POSIX_C_SOURCE=200809L -I. -Iutil -Itests/cuda/cmocka -Itests -c tests/support.c -o "$work/support.o" || exit 2
 ${CXX:-g++} -std=c++17 -O1 -w -Itests/cuda -Itests/cuda/standin -c tests/cuda/standin/standin.cpp -o "$work/standin.o" || exit 2
+# Kernels and device, of a directory with another hetrain_cuda.cu or of the repository.
+build_device() {
+    ${CXX:-g++} -std=c++17 -O1 -w -DHETC_EMULATED=1 '-DHETC_BLAS_WORKSPACE=size_t(4096)' -I. -Itests/cuda -Itests/cuda/standin -x c++ \
+        -c "$1/hetrain_cuda.cu" -o "$2/hetrain_cuda.o"
+}
+build_device . "$work" || exit 2
 
 # The suite with $1's files in front of the repository's.
 build() {
-    local d=$1 suite=$2 implementation=$work/implementation.o
+    local d=$1 suite=$2 implementation=$work/implementation.o device=$work/hetrain_cuda.o
+    if [ "$suite" = test_kernels ]; then
+        device= # inside
+    elif [ -f "$d/hetrain_cuda.cu" ]; then
+        device=$d/hetrain_cuda.o
+        build_device "$d" "$d" || return 1
+    fi
     if [ -f "$d/hetrain.h" ]; then
         implementation=$d/implementation.o
         ${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I"$d" -I. -Iutil -c tests/implementation.c -o "$implementation" || return 1
     fi
     ${CXX:-g++} -std=c++17 -O1 -w -I"$d" -I. -Iutil -Itests/cuda/cmocka -Itests -Itests/cuda -Itests/cuda/standin "tests/cuda/$suite.cpp" "$implementation" "$work/support.o" \
-        "$work/standin.o" -o "$d/program" -lm -lpthread
+        "$work/standin.o" $device -o "$d/program" -lm -lpthread
 }
 
 try() {
@@ -66,7 +78,7 @@ try() {
         grep '^not ok' "$d/out" | sed 's/^not ok [0-9]* - //' | paste -sd' ' | cut -c1-110 > "$d/caught"
         [ -s "$d/caught" ] || echo "ended early: $(tail -n 1 "$d/out" | cut -c1-100)" > "$d/caught"
     fi
-    rm -f "$d/program" "$d/$file" "$d/implementation.o"
+    rm -f "$d/program" "$d/$file" "$d"/*.o
 }
 
 . tests/tools/faults_run.sh
