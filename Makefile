@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), PHASE (make bench-cuda), JOBS, ROUNDS and FIRST_ROUND (make soak), SECONDS and TARGETS (make fuzz)
+# Variables: CC, CXX, CFLAGS, NVCC, CUDA_CODE, DATA=file (make run), PHASE (make bench-cuda), JOBS, ROUNDS and FIRST_ROUND (make soak), SECONDS and TARGETS (make fuzz)
 
 CC ?= cc
 CXX ?= c++
