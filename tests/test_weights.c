@@ -201,6 +201,46 @@ static void every_family_and_type(void **state)
 }
 
 /* het_model_format gives what het_model_parse reads. */
+/* A matrix of one row or column is one in the file too, [1][D] or [D][1], by which the model's sizes are known. */
+static void matrices_of_one_column(void **state)
+{
+    size_t f;
+    (void)state;
+    for (f = 0; f < 5; f++) {
+        het_ctx *ctx, *other;
+        het_model_desc model;
+        het_error error;
+        folder files;
+        het_folder table = folder_start(&files);
+        het_desc desc;
+        int64_t i, matrices = 0;
+        memset(&desc, 0, sizeof desc);
+        desc.model = support_model(families[f]);
+        desc.model.mlp_width = 1;
+        desc.limits.max_tokens = 20;
+        ctx = support_create(&desc);
+        EXPECT_OK(het_save_folder(ctx, &table, NULL));
+        EXPECT_OK(het_model_from_folder(&table, &model, &error));
+        assert_int_equal(model.mlp_width, 1);
+        for (i = 0; i < het_tensor_count(ctx); i++) {
+            het_tensor_info t;
+            EXPECT_OK(het_tensor_get_info(ctx, i, &t));
+            if (strstr(t.name, "mlp") == NULL || strstr(t.name, ".bias") != NULL) continue;
+            assert_int_equal(t.rank, 2);
+            assert_int_equal(t.shape[0] * t.shape[1], desc.model.width);
+            matrices++;
+        }
+        assert_true(matrices >= 2 * desc.model.layers);
+        desc.seed = 2;
+        other = support_create(&desc);
+        support_expect(het_load_folder(other, &table), HET_OK, het_last_error(other), "", "load", __LINE__);
+        assert_true(support_hash(ctx) == support_hash(other));
+        folder_end(&files);
+        het_destroy(other);
+        het_destroy(ctx);
+    }
+}
+
 static void settings_as_text(void **state)
 {
     static const char *const names[] = {
@@ -626,6 +666,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_and_type),
+        cmocka_unit_test(matrices_of_one_column),
         cmocka_unit_test(settings_as_text),
         cmocka_unit_test(a_directory_of_transformers),
         cmocka_unit_test(bad_indexes_are_refused),

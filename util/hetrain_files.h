@@ -2449,11 +2449,11 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
     return HETI_T_CAST(int, letter - heti_f_letters);
 }
 
-/* GPT-2's matrices are stored [in][out], the embeddings are not. (q, k and v: heti_f_third.) */
-static int heti_f_is_conv1d(const het_ctx *ctx, const het_parameter_info *p) {
+/* The row of one of a family's matrices, else NULL. */
+static const heti_f_named *heti_f_matrix(int in, const het_parameter_info *p) {
     int64_t layer;
-    const heti_f_named *row = heti_f_row_of(HETI_F_IN_GPT2, 0, p->name, strlen(p->name), &layer);
-    return het_get_desc(ctx)->model.family == HET_GPT2 && p->columns != 1 && row != NULL && row->targets != 0;
+    const heti_f_named *row = heti_f_row_of(in, 0, p->name, strlen(p->name), &layer);
+    return row != NULL && row->sizes != NULL && heti_f_ends_with(p->name, strlen(p->name), ".weight") ? row : NULL;
 }
 
 static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f_stored *s) {
@@ -2463,7 +2463,7 @@ static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f
     s->part[0] = p;
     s->rows[0] = own->rows;
     s->columns = own->columns;
-    s->rank = own->columns == 1 ? 1 : 2;
+    s->rank = own->columns == 1 && heti_f_matrix(HETI_F_IN_ALL, own) == NULL ? 1 : 2;
     s->shape[0] = own->rows;
     if (s->rank == 2) s->shape[1] = own->columns;
     s->count = own->count;
@@ -2488,11 +2488,13 @@ static int64_t heti_f_stored_at(const het_ctx *ctx, int64_t p, int64_t i, heti_f
     const het_parameter_info own = heti_f_parameter(ctx, p);
     int64_t at, end;
     const int64_t stack = heti_f_stack(own.name, &at, &end);
+    const heti_f_named *matrix = heti_f_matrix(HETI_F_IN_GPT2, &own);
     heti_f_stored joint;
     const int third = heti_f_third(ctx, p, &joint);
     if (third > 0 || own.adapter) return 0; /* they are no part of the model's own weights */
     heti_f_stored_plain(&own, p, s);
-    s->transposed = heti_f_is_conv1d(ctx, &own);
+    /* GPT-2's are [in][out], but for the embeddings (q, k and v: heti_f_third) */
+    s->transposed = model->family == HET_GPT2 && matrix != NULL && matrix->targets != 0;
     if (third == 0) {
         char *letter = strrchr(s->name, '.') - 2;
         memmove(letter, letter + 2, strlen(letter + 2) + 1);
