@@ -13119,12 +13119,9 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
         if (cut[1].row == cut[0].row) return 0;
     }
     if (ctx->task.job == HETI_JOB_STEP) return 1;
-    if (ctx->task.job == HETI_JOB_GRADIENTS && a->kind == HET_ACTION_REDUCE && ctx->share.updates > 1) {
-        const het_action *next = a + 1; /* only the list's last one of the block */
-        while (next->kind != HET_ACTION_COMMIT && (next->kind != a->kind || next->stage != a->stage)) next++;
-        return next->kind == HET_ACTION_COMMIT;
-    }
-    if (ctx->task.job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
+    if (ctx->task.job == HETI_JOB_GRADIENTS)
+        return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER &&
+               (a->kind != HET_ACTION_REDUCE || ctx->share.updates < 2); /* else heti_verdict reduces */
     return heti_goes_forward(a) && (ctx->task.job == HETI_JOB_EVALUATE || ctx->task.job == HETI_JOB_INFER);
 }
 
@@ -15038,6 +15035,13 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
                                  r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
+    /* lists with several updates have REDUCEs of these; those of gradients alone come here */
+    for (int64_t b = 0; r->ctx->share.updates > 1 && !heti_updates_often(r->ctx) && b < r->ctx->chain.block_count; b++) {
+        const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, 0);
+        if (heti_holder_of(&r->ctx->share.owners[b], r->rank) < 0) continue;
+        HETI_TRY(heti_fill_sums(r, b));
+        HETI_TRY(heti_start_moves(r, &reduce, r->present));
+    }
     HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction"));
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++) HETI_TRY(heti_fill_sum(r, p));
     HETI_TRY(heti_do_work(r, &work, heti_square));

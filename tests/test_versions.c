@@ -244,9 +244,9 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
             left--;
         }
         for (p = 0; p < l->parameters; p++) {
-            int64_t stage = 0, gear;
-            while (plan->stage[stage].unit_end <= l->unit[p]) stage++;
-            gear = plan->stage[stage].updates > 0 ? plan->stage[stage].updates : plan->updates;
+            int64_t gear = 0; /* updates that a micro-batch joins */
+            for (m = 0; m < l->batches; m++)
+                if (joins[m][l->unit[p]] >= gear) gear = joins[m][l->unit[p]] + 1;
             for (; newest[p] < gear; newest[p]++) {
                 double of = 0.0;
                 int all = 1;
@@ -397,11 +397,12 @@ static het_schedule *lists_of(const het_plan *plan, int64_t micro_batches)
     return schedule;
 }
 
-/* Named lists of few and many updates that use older versions now and then, with gears and feedback, on up to four ranks. */
+/* Named lists of few and many updates that use older versions now and then, with gears and feedback, on up to six ranks, some of them without a
+   micro-batch. */
 static void random_lists(void **state)
 {
     static const struct { const char *plan; int64_t ranks; } plans[] = {
-        { "pp", 2 }, { "pp", 3 }, { "dp", 2 }, { "dp2xpp2", 4 }, { "pp:0-2|3-5", 2 }, { "dp", 1 }
+        { "pp", 2 }, { "pp", 3 }, { "dp", 2 }, { "dp2xpp2", 4 }, { "pp:0-2|3-5", 2 }, { "dp", 1 }, { "dp", 5 }, { "dp3xpp2", 6 }
     };
     static const char *const names[] = { "1f1b", "gpipe", "zb-h1", "zb-h2", "greedy", "pipedream", "2bw", "hogbatch" };
     static const char *const orders[] = { "0|1|2|3|4|5", "5|41|2|03", "01|2|34|5", "3|2|1|0|54", "02|13|4|5" };
@@ -434,7 +435,7 @@ static void random_lists(void **state)
         EXPECT_OK(het_plan_cuts(&run.desc, plan, &error));
         het_plan_micro_batches(plan, batches, counts);
         i = strcmp(l.schedule, "hogbatch") == 0 ? plan->pipelines : 1;
-        plan->updates = i * (1 + support_below(&seed, counts[plan->pipelines - 1]));
+        plan->updates = i * (1 + support_below(&seed, counts[0]));
         if (plan->updates < 2) plan->updates = 2;
         for (k = 0; i == 1 && k < plan->first_stage[1]; k++) /* the same in each pipeline */
             if (support_below(&seed, 3) == 0) {
