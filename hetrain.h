@@ -15036,9 +15036,9 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     /* it has nothing to update, and another one hears for its process */
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     /* lists with several updates have REDUCEs of these; those of gradients alone come here */
-    for (int64_t b = 0; r->ctx->share.updates > 1 && !heti_updates_often(r->ctx) && b < r->ctx->chain.block_count; b++) {
+    for (int64_t b = 0; r->ctx->share.updates > 1 && b < r->ctx->chain.block_count; b++) {
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, 0);
-        if (heti_holder_of(&r->ctx->share.owners[b], r->rank) < 0) continue;
+        if (heti_updates_often(r->ctx) || heti_holder_of(&r->ctx->share.owners[b], r->rank) < 0) continue;
         HETI_TRY(heti_fill_sums(r, b));
         HETI_TRY(heti_start_moves(r, &reduce, r->present));
     }
