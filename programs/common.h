@@ -610,22 +610,20 @@ static inline int plan_refused(const char *option_name, const char *spec, het_re
                 did_you_mean(nearest_word(spec, strlen(spec), "dp pp auto", " "), meant, sizeof meant));
 }
 
-/* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the model beside them unless --model says otherwise. */
-static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, char *weights, size_t capacity) {
-    char config[1024];
+/* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the config.json beside them, which is there unless --model is
+   given. */
+static inline int weights_of_init(const char *init, const char *spec, char *weights, size_t capacity, char config[1024]) {
     char *slash;
     const char *bad;
-    int status, fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
+    const int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
                                           : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
-    if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
-    if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, sizeof config, init, "model.safetensors.index.json") &&
+    if (!fits || (size_t)snprintf(config, 1024, "%s", weights) >= 1024 - 16) return fail(BAD_INPUT, "--init: path too long");
+    if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, 1024, init, "model.safetensors.index.json") &&
         access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
     else if ((bad = not_a_file(weights)) != NULL) return fail(BAD_INPUT, "--init %s: %s", weights, bad);
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
-    if (spec == NULL && access(config, F_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
-    status = model_from_spec(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model);
-    return status != 0 ? status : model_fits("--init", weights, model);
+    return spec != NULL || access(config, F_OK) == 0 ? 0 : fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
 }
 
 /* The option that helps where a file's weights were refused for their values. */

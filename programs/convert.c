@@ -5,6 +5,7 @@
 #define PROGRAM "convert"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "folder.h"
 #include "kept.h"

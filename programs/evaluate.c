@@ -4,6 +4,7 @@
 #define PROGRAM "evaluate"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "choices.h"
 #include "loaded.h"

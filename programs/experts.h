@@ -1,4 +1,4 @@
-/* experts.h: --experts, a model whose MLPs are experts (hetrain_experts.h). Include it after common.h. */
+/* experts.h: a model whose MLPs are experts (hetrain_experts.h), by --experts or as its config.json says. Include it after common.h. */
 #ifndef PROGRAMS_EXPERTS_H
 #define PROGRAMS_EXPERTS_H
 
@@ -51,28 +51,90 @@ static inline void experts_hide(char *text) {
     if (at != NULL && (at = strchr(at, ':')) != NULL && (at = strstr(at, "_moe\"")) != NULL) memcpy(at, "\"    ", 5);
 }
 
-/* Units of the description, whose devices are known. spec: of --experts. */
+/* One key of a config.json: Qwen3-MoE's, and ours for what that does not have. */
+static inline void experts_config_key(het_json *j, const char *key, het_experts *e) {
+    int64_t step = 1;
+    double real = 0;
+    int yes = 0;
+    if (strcmp(key, "num_experts") == 0) het_json_integer(j, &e->experts);
+    else if (strcmp(key, "num_experts_per_tok") == 0) het_json_integer(j, &e->used);
+    else if (strcmp(key, "moe_intermediate_size") == 0) het_json_integer(j, &e->width);
+    else if (strcmp(key, "norm_topk_prob") == 0) het_json_boolean(j, &yes), e->renormalize = yes ? HET_YES : HET_NO;
+    else if (strcmp(key, "router_aux_loss_coef") == 0) het_json_real(j, &real), e->auxiliary = (float)real;
+    else if (strcmp(key, "hetrain_capacity") == 0) het_json_real(j, &real), e->capacity = (float)real;
+    else if (strcmp(key, "hetrain_drop") == 0) het_json_skip(j), e->drop = HET_DROP_PROBABILITY;
+    else if (strcmp(key, "hetrain_route") == 0) het_json_skip(j), e->route = HET_ROUTE_HASH;
+    else if (strcmp(key, "decoder_sparse_step") == 0) het_json_integer(j, &step);
+    else if (strcmp(key, "mlp_only_layers") == 0 && het_json_enter(j, HET_JSON_ARRAY)) step -= het_json_next(j, NULL, 0, NULL);
+    else het_json_skip(j);
+    if (step != 1) het_json_fail(j, "experts in some layers alone are not supported");
+}
+
+/* What a config.json says of experts; without num_experts there are none. */
+static inline int experts_of_config(const char *option_name, const char *path, const char *text, size_t length, het_experts *e) {
+    het_json j = het_json_start(text, length);
+    char key[64];
+    size_t key_length;
+    memset(e, 0, sizeof *e);
+    e->renormalize = HET_NO; /* norm_topk_prob is false unless it is said */
+    if (strstr(text, "\"num_experts\"") == NULL) return 0;
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &key_length)) experts_config_key(&j, key, e);
+    if (j.rule != NULL) return fail(BAD_INPUT, "%s %s: byte %lld: %s", option_name, path, (long long)j.rule_at, j.rule);
+    return 0;
+}
+
+/* The model of a config.json, with experts or, 0 of them, without. */
+static inline int model_from_config(const char *option_name, const char *path, het_model_desc *model, het_experts *e) {
+    size_t length = 0;
+    char *text = read_small_file(path, &length);
+    het_error error = { HET_OK, "" };
+    het_result result = HET_OK;
+    int status;
+    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, small_file_error());
+    status = experts_of_config(option_name, path, text, length, e);
+    if (e->experts > 0) experts_hide(text);
+    if (status == 0) result = het_model_from_json(text, length, model, &error);
+    free(text);
+    return result == HET_OK ? status : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+}
+
+/* --init FILE|DIR: the weights' path, and the model beside them unless --model says otherwise. Shapes of experts are looked at when the weights are
+   loaded. */
+static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, het_experts *e, char *weights, size_t capacity) {
+    char config[1024];
+    int status = weights_of_init(init, spec, weights, capacity, config);
+    memset(e, 0, sizeof *e);
+    if (status == 0) status = spec != NULL ? model_from_spec("--model", spec, model) : model_from_config("--init", config, model, e);
+    return status != 0 || e->experts > 0 ? status : model_fits("--init", weights, model);
+}
+
+/* Units of the description, whose devices are known. spec: of --experts, NULL: it was --init. */
 static inline int experts_start(experts_model *m, const char *spec, het_desc *desc) {
     const int64_t units = model_units(&desc->model);
     het_error error = { HET_OK, "" };
     if (m->settings.experts == 0) return 0;
     if ((m->units = (het_unit *)calloc((size_t)units, sizeof *m->units)) == NULL) return fail(FAILED, "out of memory");
     if (het_experts_units(desc, &m->settings, m->units, units, &error) == HET_OK) return 0;
-    return fail(BAD_INPUT, "--experts %s: %s", spec, behind_name(error.text, "experts"));
+    return fail(BAD_INPUT, "%s%s: %s", spec != NULL ? "--experts " : "--init", spec != NULL ? spec : "", behind_name(error.text, "experts"));
 }
 
 /* What config.json says of them, to be `base` of what is saved, and freed; NULL: the model has none, or there is no memory. Qwen3-MoE's keys, and its
-   model_type where transformers computes the same. */
+   model_type where transformers computes the same, else keys of ours too. */
 static inline char *experts_json(const experts_model *m, const het_model_desc *model, size_t *length) {
     const het_experts *e = &m->settings;
     const int theirs = e->route != HET_ROUTE_HASH && !(e->capacity > 0);
-    char *text = e->experts > 0 ? (char *)malloc(1024) : NULL;
+    char *text = e->experts > 0 ? (char *)malloc(1024) : NULL, own[112] = "";
     if (text == NULL) return NULL;
+    if (e->capacity > 0)
+        snprintf(own, sizeof own, ", \"hetrain_capacity\": %.9g%s", (double)e->capacity,
+                 e->drop == HET_DROP_PROBABILITY ? ", \"hetrain_drop\": \"probability\"" : "");
+    if (e->route == HET_ROUTE_HASH) strcat(own, ", \"hetrain_route\": \"hash\"");
     *length = (size_t)snprintf(text, 1024, "{\"model_type\": \"%sqwen3_moe\", \"num_experts\": %lld, \"num_experts_per_tok\": %lld, "
                                "\"moe_intermediate_size\": %lld, \"norm_topk_prob\": %s, \"router_aux_loss_coef\": %.9g, \"decoder_sparse_step\": 1, "
-                               "\"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null}", theirs ? "" : "hetrain_",
+                               "\"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null%s}", theirs ? "" : "hetrain_",
                                (long long)e->experts, (long long)e->used, (long long)(e->width > 0 ? e->width : model->mlp_width),
-                               e->used > 1 ? "true" : "false", (double)e->auxiliary);
+                               e->used > 1 ? "true" : "false", (double)e->auxiliary, own);
     return text;
 }
 

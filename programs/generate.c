@@ -3,6 +3,7 @@
 #define PROGRAM "generate"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "loaded.h"
 

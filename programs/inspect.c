@@ -7,6 +7,7 @@
 #define PROGRAM "inspect"
 #define HETRAIN_IMPLEMENTATION
 #include "common.h"
+#include "experts.h"
 #include "disk.h"
 #include "files.h"
 
@@ -151,15 +152,19 @@ static int list_files(const char *path, char **name, int *count) {
 static int inspect_config(const settings *s, int fits) {
     char path[1200], text[2048];
     het_model_desc model;
+    het_experts experts;
     size_t length;
     int status;
     if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
-    status = model_from_spec("model", path, &model);
-    if (status == 0 && fits) return model_fits("config.json", s->path, &model);
+    status = model_from_config("model", path, &model, &experts);
+    if (status == 0 && fits) return experts.experts > 0 ? 0 : model_fits("config.json", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
     if (s->json) printf("\"model\":\"%s\",", text);
     else printf("model %s\n", text);
+    if (experts.experts > 0 && s->json) printf("\"experts\":\"%lld,%lld\",", (long long)experts.experts, (long long)experts.used);
+    else if (experts.experts > 0)
+        printf("experts %lld of width %lld, %lld used\n", (long long)experts.experts, (long long)experts.width, (long long)experts.used);
     return 0;
 }
 

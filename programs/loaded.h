@@ -4,6 +4,7 @@
 
 #include "common.h"
 #include "adapter.h"
+#include "experts.h"
 #include "folder.h"
 #include "layout.h"
 #include "text.h"
@@ -35,6 +36,7 @@ typedef struct loaded_options {
 
 typedef struct loaded {
     het_desc desc;            /* model is filled by loaded_open; the program sets limits before loaded_create */
+    experts_model experts;
     layout ranks;
     het_ctx *ctx;
     het_tokenizer *tokenizer; /* NULL: tokens are bytes */
@@ -46,7 +48,8 @@ static inline int loaded_open(loaded *l, const loaded_options *o) {
     char path[1024];
     int status;
     if (o->init == NULL) return fail(BAD_INPUT, "--init: missing; --help lists the options");
-    if ((status = model_from_init(o->init, o->model, &l->desc.model, l->weights, sizeof l->weights)) != 0) return status;
+    status = model_from_init(o->init, o->model, &l->desc.model, &l->experts.settings, l->weights, sizeof l->weights);
+    if (status != 0) return status;
     if (o->any_base && o->adapter == NULL) return fail(BAD_INPUT, "--any-base: only with --adapter");
     if (o->adapter != NULL && (status = adapter_model("--adapter", o->adapter, &l->desc.model, NULL, 0)) != 0) return status;
     if (o->tokenizer != NULL) status = tokenizer_open("--tokenizer", o->tokenizer, &l->tokenizer);
@@ -98,6 +101,7 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
     if (o->threads > 0) l->ranks.device[0].threads = (int32_t)o->threads;
     l->desc.layout.devices = l->ranks.device, l->desc.layout.device_count = l->ranks.devices;
     l->desc.emulate.links = l->ranks.link, l->desc.emulate.link_count = l->ranks.links;
+    if ((status = experts_start(&l->experts, NULL, &l->desc)) != 0) return status;
     if (o->plan != NULL || o->schedule != NULL || l->ranks.world > 1) {
         status = layout_plan(&l->ranks, "--plan", o->plan, o->schedule, &l->desc.model, l->ranks.world, 1, 0, 0);
         if (status != 0) return status;
@@ -116,6 +120,7 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
 static inline void loaded_end(loaded *l) {
     het_destroy(l->ctx);
     layout_free(&l->ranks);
+    free(l->experts.units);
     het_tokenizer_free(l->tokenizer);
 }
 

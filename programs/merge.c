@@ -3,6 +3,7 @@
 #define PROGRAM "merge"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "folder.h"
 #include "kept.h"

@@ -422,23 +422,30 @@ static int saved_model(job *j) {
     size_t length = 0;
     het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
     char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
+    int status = 0;
     if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
-    if (result == HET_OK && j->set.experts != NULL) text[length] = 0, experts_hide(text);
-    if (result == HET_OK) result = het_model_from_json(text, length, &j->desc.model, &error);
+    if (result == HET_OK) {
+        text[length] = 0;
+        if (j->set.experts == NULL && (status = experts_of_config("--resume", j->saved->path, text, length, &j->experts.settings)) == 0 &&
+            j->experts.settings.experts > 0) experts_hide(text);
+        if (j->set.experts != NULL) experts_hide(text);
+        if (status == 0) result = het_model_from_json(text, length, &j->desc.model, &error);
+    }
     free(text);
     if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
-    if (j->set.experts != NULL) return 0; /* their shapes are looked at when the weights are loaded */
+    if (status != 0 || j->experts.settings.experts > 0) return status; /* shapes of experts are looked at when the weights are loaded */
     return model_fits("--resume", j->weights[0] != 0 ? j->weights : j->saved->path, &j->desc.model); /* factors lie on top of other weights */
 }
 
 static int configure_model(job *j) {
     settings *s = &j->set;
     int status = 0;
-    if (s->experts != NULL && s->init != NULL) return fail(BAD_INPUT, "--experts: not together with --init, whose models have none");
+    if (s->experts != NULL && s->init != NULL) return fail(BAD_INPUT, "--experts: not together with --init, whose config.json says what it has");
     if (s->experts != NULL) status = experts_read(s->experts, &j->experts.settings);
     if (status != 0) return status;
     if (j->saved != NULL) status = saved_model(j);
-    else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
+    else if (s->init != NULL)
+        status = model_from_init(s->init, s->model, &j->desc.model, &j->experts.settings, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status == 0) status = configure_tokenizer(j);
     if (status == 0) status = kept_open(&j->files, j->saved != NULL ? j->saved->path : s->init, s->model, s->tokenizer, 0);

@@ -536,6 +536,38 @@ accepts 'which plan simulates' plan "${tiny[@]:0:2}" --experts 4,2 --profile moe
 refuses '--profile moe.profile.json|is of model' plan "${tiny[@]:0:2}" --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
 refuses '--experts|--model' plan --experts 4,2 --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
 
+# what --experts saved is read by its config.json: the same text and loss in any layout and from a copy, and trained on
+for routed in qwen3:4,2 llama:6,2,capacity=0.5,width=16 gpt2:4,1,capacity=1,drop=probability neox:4,2,hash; do
+    accepts "experts of $routed are saved" train --data text --steps 8 --lr 0.01 --warmup 1 --quiet --evaluate-every 0 --out routed --overwrite \
+        --model "${routed%%:*}:layers=2,width=32,heads=4,context=32" --experts "${routed#*:}"
+    use=(generate --tokens 20 --prompt 'static int x' --seed 2)
+    accepts 'and generate' "${use[@]}" --init routed
+    cp out one
+    for way in --no-cache '--devices cpu:1,cpu:1 --plan pp' '--devices cpu:1,cpu:1 --plan tp2'; do
+        # shellcheck disable=SC2086
+        accepts "and with $way" "${use[@]}" --init routed $way
+        report "$(cmp -s one out; echo $?)" 'the same text' "$(cat one)" "$(cat out)"
+    done
+    accepts 'and are copied' convert --init routed --out copied --overwrite
+    report "$(cmp -s routed/model.safetensors copied/model.safetensors; echo $?)" 'byte by byte'
+    accepts 'and the copy generates' "${use[@]}" --init copied
+    report "$(cmp -s one out; echo $?)" 'the same text' "$(cat one)" "$(cat out)"
+    accepts 'and they train on' train --data text --steps 2 --warmup 1 --quiet --evaluate-every 0 --hash --init routed
+    cp out one
+    accepts 'on two ranks' train --data text --steps 2 --warmup 1 --quiet --evaluate-every 0 --hash --init routed --devices cpu:1,cpu:1 --plan pp
+    report "$(cmp -s one out; echo $?)" 'to the same weights' "$(cat one)" "$(cat out)"
+done
+accepts 'a loss of theirs' evaluate --init routed --data text --json
+report "$(grep -q '"loss":[1-5][.]' out; echo $?)" 'is that of a model' "$(cat out)"
+accepts 'they are shown' inspect routed
+report "$(grep -q '^experts 4 of width 128, 2 used$' out; echo $?)" 'with their numbers' "$(head -n 2 out)"
+for wrong in 'decoder_sparse_step": 1 decoder_sparse_step": 2 some layers' 'mlp_only_layers": \[\] mlp_only_layers": [0] some layers' \
+    'num_experts": 4 num_experts": 3 no such tensor' 'num_experts": 4 num_experts": 600 at most 16 of 512' 'num_experts": 4 num_experts": "x" a number'; do
+    read -r a b c d words <<< "$wrong"
+    sed "s/$a $b/$c $d/" routed/config.json > copied/config.json
+    refuses "--init|$words" generate --init copied
+done
+
 # ---- profile ----
 narrow=(--model llama:layers=1,width=16,heads=2,context=32 --sequences 2 --quiet)
 refuses '--steps 0|--save-profile' train --data text --steps 0

@@ -20,7 +20,8 @@
        y = x + dropout(sum over its experts, ascending, of g_e o_e)
    CAPACITY   Of a granule's tokens (CONCEPTS in hetrain.h) an expert takes C = ceil(capacity k rows
    / E): the first ones, or those with the largest gates, of equal ones the first. A choice without
-   a place is dropped: the token's other gates stay. Generating, a granule is a call's tokens.
+   a place is dropped: the token's other gates stay. Outside training all choices have a place, so
+   that a token does not depend on what follows it.
    BALANCE   a = auxiliary E sum_e f_e p_e of a granule: f_e the share that e got of its k rows
    choices, dropped ones too, p_e the mean of p over its rows. Gradients are those of loss + sum over
    granules of a rows / (the step's sum of target weights), f_e constant; the loss reported is
@@ -458,7 +459,7 @@ static void heti_x_route(const heti_x_call *w) {
     int64_t count[HETRAIN_MAX_EXPERTS];
     for (int64_t g = v->granule_begin; g < v->granule_end; g++) {
         const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
-        const int64_t places = x->s.capacity > 0 ? heti_x_places(x, end - begin) : end - begin;
+        const int64_t places = x->s.capacity > 0 && w->c->training ? heti_x_places(x, end - begin) : end - begin;
         for (int64_t r = begin; r < end; r++) heti_x_choose(w, r);
         heti_x_count(w, begin * k, end * k, count);
         if (counts != NULL) HETI_X_ADD(&counts->rows, end - begin);
