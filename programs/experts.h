@@ -65,7 +65,8 @@ static inline void experts_config_key(het_json *j, const char *key, het_experts 
     else if (strcmp(key, "hetrain_drop") == 0) het_json_skip(j), e->drop = HET_DROP_PROBABILITY;
     else if (strcmp(key, "hetrain_route") == 0) het_json_skip(j), e->route = HET_ROUTE_HASH;
     else if (strcmp(key, "decoder_sparse_step") == 0) het_json_integer(j, &step);
-    else if (strcmp(key, "mlp_only_layers") == 0 && het_json_enter(j, HET_JSON_ARRAY)) step -= het_json_next(j, NULL, 0, NULL);
+    else if (strcmp(key, "mlp_only_layers") == 0 && het_json_peek(j) == HET_JSON_ARRAY) /* or null */
+        step -= het_json_enter(j, HET_JSON_ARRAY) && het_json_next(j, NULL, 0, NULL);
     else het_json_skip(j);
     if (step != 1) het_json_fail(j, "experts in some layers alone are not supported");
 }
