@@ -1373,7 +1373,7 @@ static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_a
    copied to shared memory first, where they fit ---- */
 
 enum { HETC_LONG_ROW = 12288, HETC_LONG_THREADS = 1024 };
-/* Blocks of a long row that a multiprocessor has threads for: 1,536 of sm_86 to 89 and of sm_120. */
+/* Blocks of a long row that a multiprocessor has threads for: 1,536 on sm_86 to 89 and sm_120. */
 #if defined(__CUDA_ARCH__) && ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || __CUDA_ARCH__ >= 1200)
 enum { HETC_LONG_BLOCKS = 1 };
 #else
