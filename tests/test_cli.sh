@@ -537,7 +537,7 @@ refuses '--profile moe.profile.json|is of model' plan "${tiny[@]:0:2}" --profile
 refuses '--experts|--model' plan --experts 4,2 --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
 
 # what --experts saved is read by its config.json: the same text and loss in any layout and from a copy, and trained on
-for routed in qwen3:4,2 llama:6,2,capacity=0.5,width=16 gpt2:4,1,capacity=1,drop=probability neox:4,2,hash; do
+for routed in qwen3:6,2,width=16 neox:4,2,hash,capacity=0.5,drop=probability; do
     accepts "experts of $routed are saved" train --data text --steps 8 --lr 0.01 --warmup 1 --quiet --evaluate-every 0 --out routed --overwrite \
         --model "${routed%%:*}:layers=2,width=32,heads=4,context=32" --experts "${routed#*:}"
     use=(generate --tokens 20 --prompt 'static int x' --seed 2)

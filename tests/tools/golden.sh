@@ -29,7 +29,7 @@ g++ -std=c++11 -O0, avx512|g++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx512|
 +g++ -std=c++11 -O1|g++|-x c++ -std=c++11 -O1||
 clang -std=c99 -O0: native, plain|clang|-std=c99 -O0|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
 +clang -std=gnu17 -O1, 2 threads|clang|-std=gnu17 -O1|HETRAIN_TEST_THREADS=2|
-clang -O2 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O2 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
+clang -O1 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O1 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +clang -O3 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O3 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
 clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
