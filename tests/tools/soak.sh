@@ -9,6 +9,7 @@
 #   teams       1,000 random plans with teams
 #   shards      1,000 random divisions of state, gradients and weights, with near sets and keepers
 #   versions    1,000 random lists of several updates a step
+#   runs        1,000 drawn command lines of train, generate and evaluate, in several layouts each (tests/tools/drawn_runs.py)
 #   damage      every truncation and every flipped bit of a small checkpoint; every failing call of the disk; 40 losses of power for each prefix
 #   fuzz-NAME   10,000,000 executions of each fuzz target, with and without assertions in turn
 cd "$(dirname "$0")/../.." || exit 2
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
 done
 began=$(date +%s)
 mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
-[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain teams shards versions damage "${targets[@]/#/fuzz-}")
+[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain teams shards versions runs damage "${targets[@]/#/fuzz-}")
 
 # the suite whose rounds a piece counts
 suite_of() { case $1 in versions) echo versions ;; *) echo "${1%s}" ;; esac; }
@@ -42,6 +43,7 @@ sources() {
     kill) files+=(programs/*.[ch] programs/supervise.sh util/hetrain_mpi.c tests/test_survive.sh) ;;
     signals) files+=(programs/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_kills.sh) ;;
     teams | shards | versions) files+=("tests/test_$(suite_of "$1").c") ;;
+    runs) files+=(programs/*.[ch] tests/tools/drawn_runs.py) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac
@@ -53,7 +55,7 @@ goal() {
     signals) echo 100 ;;
     layouts) echo 120 ;;
     chain) echo 20 ;;
-    teams | shards | versions) echo 1000 ;;
+    teams | shards | versions | runs) echo 1000 ;;
     damage) echo 1 ;;
     *) echo "$runs" ;;
     esac
@@ -75,6 +77,7 @@ portion() {
     layouts) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     chain) HETRAIN_TEST_CHAIN=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     teams | shards | versions) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=100 "$build/tests/test_$(suite_of "$piece")" > "$log" 2>&1 || return 1; echo 100 ;;
+    runs) python3 tests/tools/drawn_runs.py "$count" 50 "$build/checked" > "$log" 2>&1 || return 1; echo 50 ;;
     damage) HETRAIN_TEST_EVERY=1 HETRAIN_TEST_LOSSES=40 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 1 ;;
     fuzz-*)
         name=${piece#fuzz-} kind=plain
