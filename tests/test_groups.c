@@ -602,6 +602,7 @@ static het_result box_test(void *self, het_request *request, int32_t *done)
     post_box *box = self;
     letter **at, *l;
     wish w;
+    int aborted;
     memcpy(&w, request, sizeof w);
     *done = w.to == NULL;
     if (*done) return HET_OK;
@@ -610,13 +611,14 @@ static het_result box_test(void *self, het_request *request, int32_t *done)
     l = *at;
     if (l) *at = l->next;
     *done = l != NULL;
-    if (box->office->aborted) w.tests++; /* what waits sees why */
+    aborted = box->office->aborted;
+    if (aborted) w.tests++; /* what waits sees why */
     pthread_mutex_unlock(&box->office->lock);
     memcpy(request, &w, sizeof w);
     if (w.tests > 2000) return HET_ERR_TRANSPORT;
     if (l) {
-        assert_int_equal(l->size, w.size);
-        memcpy(w.to, l->data, w.size);
+        if (!aborted) assert_int_equal(l->size, w.size); /* then requests are let go in any order, and get each other's letters */
+        memcpy(w.to, l->data, l->size < w.size ? l->size : w.size);
         free(l);
     }
     if (*done) memset(request, 0, sizeof *request);

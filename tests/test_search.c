@@ -885,7 +885,7 @@ static void what_is_divided_makes_it_fit(void **state)
 {
     int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, found[FOUND] = { 0 };
     (void)state;
-    for (n = 0; n < (support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 400 : 160); n++) {
+    for (n = 0; n < (support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 400 : 130); n++) {
         const char *schedules[4];
         uint64_t seed = (uint64_t)n;
         world *w = instance(n, schedules);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs of build/train that are stopped, killed and continued: the weights of one that never was. HETRAIN_TEST_KILLS sets how many times one is killed
-# with SIGKILL (20; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3), HETRAIN_TEST_FIRST_ROUND when.
+# with SIGKILL (12; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3), HETRAIN_TEST_FIRST_ROUND when.
 # Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
@@ -432,7 +432,7 @@ report "$([ $status = 1 ] && grep -q 'above .* deviations; .*; unit [0-9]* (.*),
 
 # ---- killed ----
 rm -rf out
-kills=${HETRAIN_TEST_KILLS:-20}
+kills=${HETRAIN_TEST_KILLS:-12}
 bad=
 for i in $(seq "$kills"); do
     rm -f killed.jsonl

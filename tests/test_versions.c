@@ -426,6 +426,7 @@ static void random_lists(void **state)
         support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
         run.desc.optimizer.clip = -1.0f;
         run.desc.limits.max_micro_batches = batches;
+        run.desc.layout.stall_deadline = 20;
         if (support_below(&seed, 2)) run.desc.optimizer.feedback = 1.0f;
         if (support_below(&seed, 3) == 0) run.desc.optimizer.feedback_change = 0.5f;
         support_run_ranks(&run, l.ranks);
