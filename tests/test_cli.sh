@@ -548,6 +548,10 @@ for routed in qwen3:6,2,width=16 neox:4,2,hash,capacity=0.5,drop=probability; do
         accepts "and with $way" "${use[@]}" --init routed $way
         report "$(cmp -s one out; echo $?)" 'the same text' "$(cat one)" "$(cat out)"
     done
+    accepts 'and in int8' "${use[@]}" --init routed --weights int8
+    cp out narrow
+    accepts 'on two ranks' "${use[@]}" --init routed --weights int8 --devices cpu:1,cpu:1 --plan tp2
+    report "$(cmp -s narrow out; echo $?)" 'the same text' "$(cat narrow)" "$(cat out)"
     accepts 'and are copied' convert --init routed --out copied --overwrite
     report "$(cmp -s routed/model.safetensors copied/model.safetensors; echo $?)" 'byte by byte'
     accepts 'and the copy generates' "${use[@]}" --init copied

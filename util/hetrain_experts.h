@@ -907,7 +907,7 @@ static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_u
         *to = i == 3 ? *last : *first;
         to->divide = i > 0; /* by wholes of an expert */
         to->piece = HETI_T_CAST(int32_t, i > 0 ? rows[i] / count : 0);
-        to->by_heads = 0;
+        to->by_heads = to->int8 = 0; /* floats are made of int8: an expert begins anywhere in its blocks */
         if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
         end[5] = 0;
         t = heti_t_text_behind(to->name, sizeof to->name);
