@@ -15035,7 +15035,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
                                  r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
-    /* lists with several updates have REDUCEs of these; those of gradients alone come here */
+    /* REDUCEs of several updates are those of updates: gradients alone are reduced here */
     for (int64_t b = 0; r->ctx->share.updates > 1 && b < r->ctx->chain.block_count; b++) {
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, 0);
         if (heti_updates_often(r->ctx) || heti_holder_of(&r->ctx->share.owners[b], r->rank) < 0) continue;

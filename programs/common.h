@@ -546,22 +546,32 @@ static inline int file_write(void *user, const void *from, size_t size) { return
 
 /* ---- models: a name (gpt2:124m), a config.json or a directory that holds one ---------------------------------------- */
 
-static inline int model_from_spec(const char *option_name, const char *spec, het_model_desc *model) {
+/* The text of the config.json that `spec` is, or that lies in it, to be freed; NULL: it is neither, or *status says. */
+static inline char *config_text(const char *option_name, const char *spec, size_t *length, int *status) {
     char path[1024];
+    const char *from = is_directory(spec) ? path : spec;
+    char *text;
+    *status = 0;
+    if (from == spec && !ends_with(spec, ".json")) return NULL;
+    if (from == path && !path_join(path, sizeof path, spec, "config.json")) {
+        *status = fail(BAD_INPUT, "%s: path too long", option_name);
+        return NULL;
+    }
+    text = read_small_file(from, length);
+    if (text == NULL) *status = fail(BAD_INPUT, "%s %s: %s", option_name, from, small_file_error());
+    return text;
+}
+
+static inline int model_from_spec(const char *option_name, const char *spec, het_model_desc *model) {
     het_error error = { HET_OK, "" };
-    het_result result;
     size_t length = 0;
-    int directory = is_directory(spec);
-    if (directory || ends_with(spec, ".json")) {
-        char *text;
-        if (!path_join(path, sizeof path, spec, "config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
-        text = read_small_file(directory ? path : spec, &length);
-        if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, directory ? path : spec, small_file_error());
-        result = het_model_from_json(text, length, model, &error);
-        free(text);
-    } else result = het_model_parse(spec, model, &error);
-    if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, spec, error.text);
-    return 0;
+    int status;
+    char *text = config_text(option_name, spec, &length, &status);
+    het_result result = HET_OK;
+    if (text != NULL) result = het_model_from_json(text, length, model, &error);
+    else if (status == 0) result = het_model_parse(spec, model, &error);
+    free(text);
+    return result == HET_OK ? status : fail(status_of(result), "%s %s: %s", option_name, spec, error.text);
 }
 
 /* The text of a plan: `spec` itself, or what the file of that path holds, which is then also *read, to be freed. Shorthands are never files, but a

@@ -85,19 +85,26 @@ static inline int experts_of_config(const char *option_name, const char *path, c
     return 0;
 }
 
-/* The model of a config.json, with experts or, 0 of them, without. */
-static inline int model_from_config(const char *option_name, const char *path, het_model_desc *model, het_experts *e) {
-    size_t length = 0;
-    char *text = read_small_file(path, &length);
+/* The model of a config.json whose text this changes, with experts or, 0 of them, without. path: for messages. */
+static inline int model_with_experts(const char *option_name, const char *path, char *text, size_t length, het_model_desc *model, het_experts *e) {
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
-    int status;
-    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, small_file_error());
-    status = experts_of_config(option_name, path, text, length, e);
+    const int status = experts_of_config(option_name, path, text, length, e);
     if (e->experts > 0) experts_hide(text);
     if (status == 0) result = het_model_from_json(text, length, model, &error);
-    free(text);
     return result == HET_OK ? status : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+}
+
+/* As model_from_spec, of a model with experts too. */
+static inline int model_or_experts(const char *option_name, const char *spec, het_model_desc *model, het_experts *e) {
+    size_t length = 0;
+    int status;
+    char *text = config_text(option_name, spec, &length, &status);
+    memset(e, 0, sizeof *e);
+    if (text != NULL) status = model_with_experts(option_name, spec, text, length, model, e);
+    else if (status == 0) status = model_from_spec(option_name, spec, model);
+    free(text);
+    return status;
 }
 
 /* --init FILE|DIR: the weights' path, and the model beside them unless --model says otherwise. Shapes of experts are looked at when the weights are
@@ -105,8 +112,7 @@ static inline int model_from_config(const char *option_name, const char *path, h
 static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, het_experts *e, char *weights, size_t capacity) {
     char config[1024];
     int status = weights_of_init(init, spec, weights, capacity, config);
-    memset(e, 0, sizeof *e);
-    if (status == 0) status = spec != NULL ? model_from_spec("--model", spec, model) : model_from_config("--init", config, model, e);
+    if (status == 0) status = model_or_experts(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model, e);
     return status != 0 || e->experts > 0 ? status : model_fits("--init", weights, model);
 }
 

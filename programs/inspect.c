@@ -148,7 +148,7 @@ static int list_files(const char *path, char **name, int *count) {
     return *count > 0 ? 0 : fail(BAD_INPUT, "%s: holds no safetensors file", path);
 }
 
-/* The model in config.json, where there is one. With `fits` it is not shown, but held against the weights beside it. */
+/* The model in config.json, where there is one. With `fits` it is not shown but, without experts, held against the weights beside it. */
 static int inspect_config(const settings *s, int fits) {
     char path[1200], text[2048];
     het_model_desc model;
@@ -157,7 +157,7 @@ static int inspect_config(const settings *s, int fits) {
     int status;
     if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
-    status = model_from_config("model", path, &model, &experts);
+    status = model_or_experts("model", path, &model, &experts);
     if (status == 0 && fits) return experts.experts > 0 ? 0 : model_fits("config.json", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
     if (s->json) printf("\"model\":\"%s\",", text);

@@ -422,17 +422,15 @@ static int saved_model(job *j) {
     size_t length = 0;
     het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
     char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
-    int status = 0;
+    het_experts experts;
+    int status;
     if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
     if (result == HET_OK) {
         text[length] = 0;
-        if (j->set.experts == NULL && (status = experts_of_config("--resume", j->saved->path, text, length, &j->experts.settings)) == 0 &&
-            j->experts.settings.experts > 0) experts_hide(text);
-        if (j->set.experts != NULL) experts_hide(text);
-        if (status == 0) result = het_model_from_json(text, length, &j->desc.model, &error);
-    }
+        status = model_with_experts("--resume", j->saved->path, text, length, &j->desc.model, &experts);
+        if (j->set.experts == NULL) j->experts.settings = experts;
+    } else status = fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
     free(text);
-    if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
     if (status != 0 || j->experts.settings.experts > 0) return status; /* shapes of experts are looked at when the weights are loaded */
     return model_fits("--resume", j->weights[0] != 0 ? j->weights : j->saved->path, &j->desc.model); /* factors lie on top of other weights */
 }

@@ -128,7 +128,9 @@ def timeless(run):
 def used(number, draw):
     """Generated text and the loss of a text, of a model that was trained for a moment."""
     shutil.rmtree("saved", ignore_errors=True)
-    if train("--model", model(draw), "--steps", "2", "--warmup", "1", "--out", "saved", *maybe(draw, 0.3, "--experts", "4,2"))[0] != 0:
+    words = ["--model", model(draw), "--steps", "2", "--warmup", "1", "--out", "saved"] + maybe(draw, 0.3, "--experts", "4,2")
+    run = train(*words)
+    if not judge(number, run, run[1], words):
         return
     given = ["--init", "saved"] + maybe(draw, 0.3, "--weights", draw.choice(["bf16", "int8"]))
     prompt = draw.choice(["a", "int main", "x" * 70])
