@@ -15530,15 +15530,25 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
     return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
 }
 
+static int32_t heti_largest_exponent(const het_ctx *ctx) {
+    int32_t most = HETRAIN_NO_EXPONENT;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
+        if (ctx->chain.parameter[p].exponent > most) most = ctx->chain.parameter[p].exponent;
+    return most;
+}
+
 /* Where weights are updated before a step's verdict it cannot be repeated: terms may grow 2^10
-   times as far before sums lose the promise that they have no order. */
+   times as far before sums lose the promise that they have no order, and what had no gradient yet,
+   as half of low-rank factors, takes the largest exponent. */
 #define HETI_UPDATES_HEADROOM 10
 
 static void heti_set_grid(het_ctx *ctx, heti_job job) {
+    const int32_t most = heti_largest_exponent(ctx);
+    const int several = job == HETI_JOB_STEP && ctx->share.updates > 1 && most != HETRAIN_NO_EXPONENT;
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
-        const int32_t exponent = parameter->exponent == HETRAIN_NO_EXPONENT || job != HETI_JOB_STEP ||
-            ctx->share.updates == 1 ? parameter->exponent : parameter->exponent + HETI_UPDATES_HEADROOM;
+        int32_t exponent = parameter->exponent;
+        if (several) exponent = (exponent == HETRAIN_NO_EXPONENT ? most : exponent) + HETI_UPDATES_HEADROOM;
         ctx->verdict.exponent[p] = exponent;
         ctx->verdict.grid[p] = heti_grid_of(exponent, ctx->task.granules * parameter->uses);
     }
@@ -15606,16 +15616,12 @@ static int64_t heti_find_culprit(const het_ctx *ctx) {
         if (maximum >= 0x7f800000u) return p;
         if (maximum == 0 || before == HETRAIN_NO_EXPONENT) continue;
         const double grown = ldexp(HETI_CAST(double, heti_bits_float(maximum)), -before);
-        if (grown > most) {
-            most = grown;
-            found = p;
-        }
+        if (grown > most) most = grown, found = p;
     }
     return found;
 }
 
-/* What is wrong with a step that was not accepted, with the parameter, unit and rank that show
-   it. */
+/* What is wrong with a step that was not accepted; the parameter, unit and rank that show it. */
 static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
     const heti_measures *v = &ctx->verdict;
     const int spike = ctx->task.scalars.verdict == HET_VERDICT_SPIKE, by_loss = spike && info->loss > v->spike_loss;
@@ -15703,10 +15709,7 @@ static void heti_weigh_updates(het_ctx *ctx) {
 /* A step of several updates. The first one of all measures its gradients before anything is
    updated. One that is not accepted has updated weights nevertheless. */
 static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
-    int known = 1;
-    for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
-        known &= ctx->chain.parameter[p].frozen || ctx->chain.parameter[p].exponent != HETRAIN_NO_EXPONENT;
-    if (!known) {
+    if (heti_largest_exponent(ctx) == HETRAIN_NO_EXPONENT) {
         HETI_TRY(heti_attempts(ctx, HETI_JOB_GRADIENTS, info));
         if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) return HET_OK;
         heti_set_exponents(ctx, 0);

@@ -1804,9 +1804,11 @@ static int configure_changes(job *j) {
     for (int i = 0; i < 2; i++) {
         const char *item = lists[i];
         while (item != NULL && status == 0) {
-            size_t length = strcspn(item, ",");
-            status = configure_change(j, names[i], lists[i], item, length);
-            item = item[length] == ',' ? item + length + 1 : NULL;
+            const char *end = item + strcspn(item, ","), *rest; /* a comma may be part of a plan, as in 3:cp:2,1,5:dp */
+            planned_change next;
+            while (*end == ',' && !parse_change(end + 1, strlen(end + 1), &next, &rest)) end += 1 + strcspn(end + 1, ",");
+            status = configure_change(j, names[i], lists[i], item, (size_t)(end - item));
+            item = *end == ',' ? end + 1 : NULL;
         }
     }
     return status;

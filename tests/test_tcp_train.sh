@@ -52,7 +52,7 @@ same 3 --devices cpu:1 --plan cp:2,1,1
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp2xhp2 --schedule zb-h1 --shard-gradients
 same 2 --devices cpu:1 --plan hp:1,2
 same 2 --devices cpu:1 --plan tp:2,1
-same 2 --devices cpu:1 --replan '2:tp2,5:pp,7:tp2'
+same 2 --devices cpu:1 --replan '2:tp:2,1,5:pp,7:tp2'
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xtp2 --shard gradients
 # energy and clocks: of one machine once, a clock for each process
 mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc/sys/kernel/random

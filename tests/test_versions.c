@@ -101,7 +101,7 @@ typedef struct loop {
     het_description *description; /* of which parameter belongs to which unit */
     const het_batch *batch;
     int64_t batches, parameters, count[64], unit[64];
-    int32_t decay[64], exponent[64];
+    int32_t decay[64], frozen[64], exponent[64], measured[64]; /* before the step, by it */
     float *weight[MOST + 1][64], *m[64], *v[64], *e[64], *last[64];
     double *sum[MOST][64], *to[64];
     int64_t most, late, gradients; /* of a step: by how many updates gradients joined late, of units and micro-batches */
@@ -178,7 +178,8 @@ static void loop_adamw(loop *l, int64_t p, int64_t newest, int64_t gear, int64_t
     const float c1 = correction(o->beta1, t), c2 = correction(o->beta2, t);
     const int feeds = o->feedback > 0.0f || o->feedback_change > 0.0f;
     int64_t i;
-    for (i = 0; i < l->count[p]; i++) {
+    if (l->frozen[p]) memcpy(l->weight[newest + 1][p], l->weight[newest][p], (size_t)l->count[p] * sizeof(float));
+    for (i = 0; i < l->count[p] && !l->frozen[p]; i++) {
         const float g = (float)l->sum[newest][p][i] * share;
         const float own = feeds ? l->weight[newest][p][i] + l->e[p][i] : l->weight[newest][p][i];
         float w = fmaf(-shrink, own, own), update;
@@ -198,12 +199,15 @@ static void loop_adamw(loop *l, int64_t p, int64_t newest, int64_t gear, int64_t
 static void loop_gradients(loop *l, int64_t m, int64_t step, int32_t (*version)[64], int32_t (*joins)[64])
 {
     const int more = l->headroom + log2_up(granules_of(l->batch, l->batches)) - log2_up(l->batch[m].granules);
-    int32_t exponent[64];
+    int32_t exponent[64], largest = HETRAIN_NO_EXPONENT;
     het_step_info info;
     int64_t p;
+    for (p = 0; p < l->parameters; p++)
+        if (l->exponent[p] > largest) largest = l->exponent[p];
     for (p = 0; p < l->parameters; p++) {
-        exponent[p] = l->exponent[p] + more;
-        l->to[p] = l->sum[joins[m][l->unit[p]]][p];
+        exponent[p] = l->exponent[p] != HETRAIN_NO_EXPONENT ? l->exponent[p] : l->headroom > 0 ? largest : l->measured[p]; /* no gradient yet */
+        if (exponent[p] != HETRAIN_NO_EXPONENT) exponent[p] += more;
+        l->to[p] = l->frozen[p] ? NULL : l->sum[joins[m][l->unit[p]]][p];
         EXPECT_OK(het_parameter_write(l->ctx, p, HET_WEIGHT, l->weight[version[m][l->unit[p]]][p]));
     }
     EXPECT_OK(het_restore_begin(l->ctx, HET_STATE_INCOMPLETE));
@@ -307,6 +311,7 @@ static void loop_start(loop *l, const support_run *run)
         EXPECT_OK(het_parameter_get_info(l->ctx, p, &info));
         l->count[p] = info.rows * info.columns;
         l->decay[p] = info.decay;
+        l->frozen[p] = info.frozen;
         for (i = 0; i <= MOST; i++) l->weight[i][p] = support_alloc((size_t)l->count[p], sizeof(float));
         for (i = 0; i < MOST; i++) l->sum[i][p] = calloc((size_t)l->count[p], sizeof(double));
         l->m[p] = calloc((size_t)l->count[p], sizeof(float));
@@ -330,7 +335,7 @@ static int loop_differs(const loop *l, het_ctx *ctx)
         const float *own[5];
         float *w = support_alloc((size_t)l->count[p], sizeof *w);
         own[0] = l->weight[0][p], own[1] = l->m[p], own[2] = l->v[p], own[3] = l->e[p], own[4] = l->last[p];
-        for (what = 0; what < 1 + het_optimizer_slots(o); what++) {
+        for (what = 0; what < (l->frozen[p] ? 1 : 1 + het_optimizer_slots(o)); what++) {
             EXPECT_OK(het_parameter_read(ctx, p, what == 0 ? HET_WEIGHT : (het_array)(HET_MOMENT0 + what - 1), w));
             for (i = 0; i < l->count[p]; i++) worst += support_bits(w[i]) != support_bits(own[what][i]);
         }
@@ -375,6 +380,10 @@ static void follows_the_loop(support_run *run, const het_schedule *lists, const 
         }
         if (step == 0) loop_measure(&ref);
         EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        for (p = 0; p < ref.parameters; p++) {
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            ref.measured[p] = info.exponent;
+        }
         loop_step(&ref, run->plan, lists, step);
         assert_int_equal(het_schedule_late(run->plan, lists, &late), ref.most);
         assert_true(late == (double)ref.late / (double)ref.gradients);
@@ -422,6 +431,7 @@ static void random_lists(void **state)
         het_error error;
         char what[120];
         for (i = 0; order[i] != 0; i++) batches += order[i] == '|';
+        model.lora_rank = support_below(&seed, 4) == 0 ? 2 : 0; /* half of the factors have no gradient at first */
         model.local_loss = which != 4 && support_below(&seed, 3) == 0; /* units 0 to 5 are all there are without */
         support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
         run.desc.optimizer.clip = -1.0f;

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 SCHEDULES = "gpipe 1f1b interleaved zb-h1 zb-h2 zb-v v-half v-min greedy bidirectional bitpipe dualpipev sliced-1f1b terapipe".split()
 LATE = "pipedream 2bw xpipe hogbatch 1f1b gpipe".split()
@@ -17,17 +18,33 @@ told = collections.Counter()
 findings = 0
 
 
+def together(*commands):
+    """Of several processes at once: a status, what those print that print something, which is one text, and the end of what they complain."""
+    started = [subprocess.Popen([os.path.join(programs, command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+               for command in commands]
+    status, outputs, complaint, late = 0, set(), "", time.monotonic() + 90
+    for run in started:
+        try:
+            output, complained = run.communicate(timeout=max(1.0, late - time.monotonic()))
+            outputs |= {output} - {""}
+        except subprocess.TimeoutExpired:
+            for other in started:
+                other.kill()
+            return -1, "", "it did not end in 90 s"
+        complaint = complaint or complained.strip()[-200:]
+        status = 2 if 2 in (status, run.returncode) else status or run.returncode # who is refused ends the others
+    return status, "".join(sorted(outputs)), complaint
+
+
 def program(name, *arguments):
-    """Status, standard output, the end of what it complains."""
-    try:
-        run = subprocess.run([os.path.join(programs, name), *arguments], capture_output=True, text=True, errors="replace", timeout=90)
-    except subprocess.TimeoutExpired:
-        return -1, "", "it did not end in 90 s"
-    return run.returncode, run.stdout, run.stderr.strip()[-200:]
+    return together((name, *arguments))
+
+
+SPOKEN = ("--data", "text", "--quiet", "--hash", "--evaluate-every", "0")
 
 
 def train(*arguments):
-    return program("train", "--data", "text", "--quiet", "--hash", "--evaluate-every", "0", *arguments)
+    return program("train", *SPOKEN, *arguments)
 
 
 def judge(number, run, wanted, arguments):
@@ -54,11 +71,17 @@ def model(draw):
 
 
 def trained(draw):
-    """What is trained: none of it depends on the layout."""
+    """What is trained: none of it depends on the layout. Low-rank factors stand on a model that was trained for a moment."""
     words = ["--model", model(draw), "--sequences", str(draw.choice([1, 2, 4, 6])), "--micro-batches", str(draw.choice([1, 2, 3, 4, 8])),
              "--granule", "1", "--seed", str(draw.randrange(99)), "--steps", str(draw.choice([2, 3, 4])), "--warmup", "1"]
     words += maybe(draw, 0.3, "--dropout", "0.2") + maybe(draw, 0.3, "--dtype", "bf16") + maybe(draw, 0.25, "--optimizer", "muon")
-    return words + maybe(draw, 0.2, "--experts", "4,2") + maybe(draw, 0.1, "--spike", "6", "--on-bad-step", "skip")
+    words += maybe(draw, 0.2, "--experts", "4,2") + maybe(draw, 0.1, "--spike", "6", "--on-bad-step", "skip")
+    words += maybe(draw, 0.1, "--local-loss", "1") + maybe(draw, 0.1, "--clip", "0.1")
+    if draw.random() < 0.15:
+        shutil.rmtree("base", ignore_errors=True)
+        if train(*words, "--out", "base")[0] == 0:
+            words = ["--init", "base"] + words[2:] + ["--lora", "2"] + maybe(draw, 0.5, "--weights", draw.choice(["bf16", "int8"]))
+    return words
 
 
 def plan(draw, ranks):
@@ -74,10 +97,15 @@ def devices(draw, ranks):
 def layout(draw):
     ranks = draw.choice([2, 3, 4, 6])
     words = devices(draw, ranks) + ["--plan", plan(draw, ranks)]
-    words += maybe(draw, 0.5, "--schedule", draw.choice(SCHEDULES)) + maybe(draw, 0.25, "--slices", str(draw.choice([2, 3, 4])))
+    words += maybe(draw, 0.5, "--schedule", draw.choice(SCHEDULES))
+    words += maybe(draw, 0.25, "--slices", str(draw.choice([2, 3, 4])), *maybe(draw, 0.4, "--slice-tokens", "8"))
     words += maybe(draw, 0.3, "--backward", draw.choice(["split", "deferred"])) + maybe(draw, 0.35, "--recompute", draw.choice(["unit", "stage"]))
     words += maybe(draw, 0.15, "--store", "1") + maybe(draw, 0.45, "--shard", draw.choice(["state", "gradients", "weights"]))
-    return words + maybe(draw, 0.15, "--replan", f"1:{plan(draw, ranks)}")
+    words += maybe(draw, 0.15, "--verify", "1") + (maybe(draw, 0.5, "--memory-limit", "3") if "greedy" in words else [])
+    links = maybe(draw, 0.2, "--links", draw.choice(["0-1:1ms", "1-0:2ms:20M", "0-1:100us:50M"]))
+    words += links + (maybe(draw, 0.5, "--slow", draw.choice(["1:0@0.4", "1:0-1:3ms", "1:1@0.3,2:1@1"])) if links else [])
+    return words + draw.choice(11 * [[]] + 2 * [["--replan", f"1:{plan(draw, ranks)}"]] + [["--replan", f"1x2:{plan(draw, ranks)},2:{plan(draw, ranks)}"]]
+                               + [["--adapt", "0.2"]] + [["--adapt", "--adapt-shares"]])
 
 
 def back_to(step):
@@ -121,6 +149,37 @@ def late(number, draw):
         judge(number, program("train", "--hash", "--quiet", "--resume", "saved", *divided), one, words + ["--resume"])
 
 
+def processes(number, draw):
+    """The ranks of a layout, shared out among processes that speak over TCP."""
+    math = trained(draw)
+    one = train(*math)
+    if one[0] != 0:
+        return judge(number, one, None, math)
+    for _ in range(2):
+        words = layout(draw)
+        ranks = words[1].count(",") + 1
+        count = draw.choice([count for count in (2, 3, 4) if ranks % count == 0])
+        given = [("train", *SPOKEN, *math, *words, "--world", f"{process}/{count}@file:meeting") for process in range(count)]
+        judge(number, together(*given), one[1], math + words + ["--world", f"*/{count}"])
+
+
+def islands(number, draw):
+    """Islands that join: their bits are a function of what each trains, not of how it divides that."""
+    rounds, outer = draw.choice([1, 2, 3]), maybe(draw, 0.3, "--island-bits", draw.choice("248")) + maybe(draw, 0.3, "--outer-momentum", "0")
+    math, count, one = trained(draw), draw.choice([2, 2, 3]), None
+    fragments = draw.choice([1, 1, 2])
+    every = [fragments * draw.choice([1, 2, 3]) for _ in range(count)]
+    outer += ["--island-fragments", str(fragments)]
+    for _ in range(3):
+        words = [layout(draw) if one else [] for _ in every]
+        given = [("train", *SPOKEN, *math, "--steps", str(rounds * steps), "--islands", str(steps), *outer, *words[island],
+                  "--world", f"{island}/{count}@file:meeting") for island, steps in enumerate(every)]
+        run = together(*given)
+        one = one or run
+        if not judge(number, run, one[1], sum((list(command) for command in given), [])) and one is run:
+            return
+
+
 def timeless(run):
     return run[0], re.sub(r'"(seconds|tokens_per_s)":[^,}]*', "", run[1]), run[2]
 
@@ -155,7 +214,7 @@ with tempfile.TemporaryDirectory() as folder:
         small.write(file.read(3000))
     for case in range(first, first + count):
         generator = random.Random(case)
-        (synchronous, synchronous, late, used)[case % 4](case, generator)
+        (synchronous, late, processes, used, synchronous, islands)[case % 6](case, generator)
     os.chdir("/")
 for what, times in told.most_common():
     print(f"{times:6} {what}")
