@@ -20,9 +20,11 @@ configurations="
 gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 +gcc -std=c99 -O0|gcc|-std=c99 -O0||
 +gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
-gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
+gcc -O1 -march=native -ffp-contract=fast: native, plain, the reference device|gcc|-std=gnu17 -O1 -ftree-vectorize -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
++gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
-gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
+gcc -O1, hetrain.h alone|gcc|-std=gnu17 -O1 -march=native -DHETRAIN_NO_CPU||
++gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
 +gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 g++ -std=c++11 -O0, avx512|g++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx512|
 +g++ -std=c++11 -O1 -ffp-contract=off, avx512|g++|-x c++ -std=c++11 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
@@ -34,7 +36,8 @@ clang -O1 -march=native -ffp-contract=fast: native, plain, the reference device|
 +clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
 clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
 +clang++ -std=c++11 -O1, avx2, 3 threads|clang++|-x c++ -std=c++11 -O1|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
-aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
+aarch64 gcc -O1 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
++aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 "
 if [ "${1:-}" = --all ]; then configurations=$(sed 's/^+//' <<< "$configurations"); else configurations=$(grep -v '^+' <<< "$configurations"); fi
