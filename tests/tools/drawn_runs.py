@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Command lines at random: what is trained, and how it is divided. Each run ends with the weights of one rank, is refused (status 2, which is counted
 by what it says), or is a finding. A case is a function of its number.
-usage: tests/tools/drawn_runs.py [FIRST COUNT [PROGRAMS]]    PROGRAMS: where train, generate and evaluate are, build/checked"""
+usage: tests/tools/drawn_runs.py [FIRST COUNT [PROGRAMS]]    PROGRAMS: where train, generate and evaluate are, build/checked; beside it
+../standin/train_nccl"""
 import collections
 import os
 import random
@@ -14,6 +15,7 @@ import time
 
 SCHEDULES = "gpipe 1f1b interleaved zb-h1 zb-h2 zb-v v-half v-min greedy bidirectional bitpipe dualpipev sliced-1f1b terapipe".split()
 LATE = "pipedream 2bw xpipe hogbatch 1f1b gpipe".split()
+SECONDS = 90
 told = collections.Counter()
 findings = 0
 
@@ -22,7 +24,7 @@ def together(*commands):
     """Of several processes at once: a status, what those print that print something, which is one text, and the end of what they complain."""
     started = [subprocess.Popen([os.path.join(programs, command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
                for command in commands]
-    status, outputs, complaint, late = 0, set(), "", time.monotonic() + 90
+    status, outputs, complaint, late = 0, set(), "", time.monotonic() + SECONDS
     for run in started:
         try:
             output, complained = run.communicate(timeout=max(1.0, late - time.monotonic()))
@@ -30,7 +32,7 @@ def together(*commands):
         except subprocess.TimeoutExpired:
             for other in started:
                 other.kill()
-            return -1, "", "it did not end in 90 s"
+            return -1, "", f"it did not end in {SECONDS} s"
         complaint = complaint or complained.strip()[-200:]
         status = 2 if 2 in (status, run.returncode) else status or run.returncode # who is refused ends the others
     return status, "".join(sorted(outputs)), complaint
@@ -94,7 +96,11 @@ def devices(draw, ranks):
     return ["--devices", ",".join(draw.choice(["cpu:1", "cpu:1", "cpu:1@0.5", "cpu:2"]) for _ in range(ranks))]
 
 
-def layout(draw):
+def of_cards(draw, ranks):
+    return ["--devices", ",".join(f"cuda:{draw.randrange(ranks)}" for _ in range(ranks))]
+
+
+def layout(draw, devices=devices):
     ranks = draw.choice([2, 3, 4, 6])
     words = devices(draw, ranks) + ["--plan", plan(draw, ranks)]
     words += maybe(draw, 0.5, "--schedule", draw.choice(SCHEDULES))
@@ -180,6 +186,17 @@ def islands(number, draw):
             return
 
 
+def cards(number, draw):
+    """On the stand-in for CUDA and NCCL: a layout of cards has the same bits in every run; without teams and slices, those of one card."""
+    math = trained(draw) + ["--length", "16", "--steps", "2"] + maybe(draw, 0.2, "--streams", "bf16")
+    started = ["../standin/train_nccl", *SPOKEN, *math]
+    one = program(*started, "--devices", "cuda:0")
+    for _ in range(2 if judge(number, one, one[1], math) else 0):
+        words = layout(draw, of_cards)
+        wanted = program(*started, *words) if "--slices" in words or re.search("[cht]p[0-9:]", " ".join(words)) else one
+        judge(number, program(*started, *words), wanted[1], math + words)
+
+
 def timeless(run):
     return run[0], re.sub(r'"(seconds|tokens_per_s)":[^,}]*', "", run[1]), run[2]
 
@@ -206,6 +223,7 @@ def used(number, draw):
 first, count = (int(word) for word in (sys.argv[1:3] or (0, 20)))
 programs = os.path.abspath(sys.argv[3] if len(sys.argv) > 3 else "build/checked")
 source = os.path.abspath("hetrain.h")
+os.environ["STANDIN_DEVICES"] = "6"
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     with open(source, "rb") as file, open("text", "wb") as text, open("small", "wb") as small:
@@ -214,7 +232,7 @@ with tempfile.TemporaryDirectory() as folder:
         small.write(file.read(3000))
     for case in range(first, first + count):
         generator = random.Random(case)
-        (synchronous, late, processes, used, synchronous, islands)[case % 6](case, generator)
+        (synchronous, late, processes, used, synchronous, islands, cards)[case % 7](case, generator)
     os.chdir("/")
 for what, times in told.most_common():
     print(f"{times:6} {what}")
