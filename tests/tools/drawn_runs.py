@@ -22,8 +22,8 @@ findings = 0
 
 def together(*commands):
     """Of several processes at once: a status, what those print that print something, which is one text, and the end of what they complain."""
-    started = [subprocess.Popen([os.path.join(programs, command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-               for command in commands]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    started = [subprocess.Popen([os.path.join(programs, command[0]), *command[1:]], **pipes) for command in commands]
     status, outputs, complaint, late = 0, set(), "", time.monotonic() + SECONDS
     for run in started:
         try:
@@ -110,8 +110,8 @@ def layout(draw, devices=devices):
     words += maybe(draw, 0.15, "--verify", "1") + (maybe(draw, 0.5, "--memory-limit", "3") if "greedy" in words else [])
     links = maybe(draw, 0.2, "--links", draw.choice(["0-1:1ms", "1-0:2ms:20M", "0-1:100us:50M"]))
     words += links + (maybe(draw, 0.5, "--slow", draw.choice(["1:0@0.4", "1:0-1:3ms", "1:1@0.3,2:1@1"])) if links else [])
-    return words + draw.choice(11 * [[]] + 2 * [["--replan", f"1:{plan(draw, ranks)}"]] + [["--replan", f"1x2:{plan(draw, ranks)},2:{plan(draw, ranks)}"]]
-                               + [["--adapt", "0.2"]] + [["--adapt", "--adapt-shares"]])
+    once, twice = f"1:{plan(draw, ranks)}", f"1x2:{plan(draw, ranks)},2:{plan(draw, ranks)}"
+    return words + draw.choice(11 * [[]] + 2 * [["--replan", once]] + [["--replan", twice], ["--adapt", "0.2"], ["--adapt", "--adapt-shares"]])
 
 
 def back_to(step):
