@@ -104,7 +104,7 @@ run_jobs() {
 
 # What another standard or option can bring out the front ends say; c99 and c++11 go to the end, where a compiler refuses what a target lacks, and so do
 # objects whose symbols are looked at below. c11 and c++17, between them and the newest, are left to --all; so is -O3, for what only gcc's optimiser sees
-# (of hetrain.h also in golden.sh; -O2 in the Makefile, which builds every test with these warnings). An option is tried without the loops for instruction
+# (of hetrain.h also in golden.sh --all; -O2 in the Makefile, which builds every test with these warnings). An option is tried without the loops for instruction
 # sets, which have none.
 check_warnings() {
     local standard compiler off fewer reserved='-Wreserved-identifier -Wreserved-macro-identifier'

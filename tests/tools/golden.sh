@@ -14,13 +14,18 @@ if [ "${1:-}" = --write ]; then
 fi
 
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
+# the optimised engine that all suites link, where it has been built
+object=${BUILD:-build}/tests/implementation.o
+linked=
+[ -f "$object" ] && linked="as the tests are built, -O2|$CC|-std=c99 -O2 -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_TEXT_IMPLEMENTATION_DONE=1 $object||"
 # name | compiler | flags | environment of a run; of another run | how to run it. Those with + are left to --all: what is special about them the
 # others have too, each in another combination.
 configurations="
+$linked
 gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 +gcc -std=c99 -O0|gcc|-std=c99 -O0||
 +gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
-gcc -O1 -march=native -ffp-contract=fast: native, plain, the reference device|gcc|-std=gnu17 -O1 -ftree-vectorize -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
+gcc -O1 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O1 -ftree-vectorize -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
 gcc -O1, hetrain.h alone|gcc|-std=gnu17 -O1 -march=native -DHETRAIN_NO_CPU||

@@ -43,7 +43,7 @@ sources() {
     kill) files+=(programs/*.[ch] programs/supervise.sh util/hetrain_mpi.c tests/test_survive.sh) ;;
     signals) files+=(programs/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_kills.sh) ;;
     teams | shards | versions) files+=("tests/test_$(suite_of "$1").c") ;;
-    runs) files+=(programs/*.[ch] tests/tools/drawn_runs.py) ;;
+    runs) files+=(hetrain_cuda.cu hetrain_nccl.c programs/*.[ch] tests/tools/drawn_runs.py) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac
@@ -93,6 +93,7 @@ prepare() {
     kill) make --no-print-directory "$build"/checked/{train,generate,merge,evaluate,convert} mpi-test-programs ;;
     signals) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
     teams | shards | versions) make --no-print-directory "$build/tests/test_$(suite_of "$1")" ;;
+    runs) make --no-print-directory "$build"/checked/{train,generate,evaluate} "$build/standin/train_nccl" ;;
     fuzz-*) make --no-print-directory "$build/fuzz/${1#fuzz-}-plain" "$build/fuzz/${1#fuzz-}-asserting" ;;
     *) make --no-print-directory "$build/tests/test_checkpoint" ;;
     esac > "$folder/$1.log" 2>&1
