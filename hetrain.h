@@ -362,8 +362,7 @@ typedef struct het_parallel {
     void *user;
 } het_parallel;
 
-/* Positioned reads. read() returns the bytes it got (short only at the end), or a negative
-   number. */
+/* Positioned reads. read() returns the bytes it got (short only at the end), or less than 0. */
 typedef struct het_reader {
     int64_t (*read)(void *user, uint64_t offset, void *to, size_t size);
     void *user;
@@ -867,6 +866,7 @@ typedef struct het_op {
    times as fast and have bits of their own, so AUTO takes them where sums are fast only. */
 typedef enum het_isa { HET_ISA_AUTO = 0, HET_ISA_PLAIN = 1, HET_ISA_AVX2 = 2, HET_ISA_AVX512 = 3,
                       HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5, HET_ISA_AMX = 6 } het_isa;
+#define HETRAIN_ISA_NAMES "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "amx" /* by het_isa */
 
 typedef struct het_device_config {
     const het_allocator *allocator;  /* never NULL */

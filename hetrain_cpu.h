@@ -121,8 +121,7 @@ static int heti_pool_spin(int *looks) {
     return 1;
 }
 
-/* Takes task numbers until there are none. The counter runs past `count` by at most one a
-   thread. */
+/* Takes task numbers until there are none. The counter passes `count` by one a thread at most. */
 static void heti_pool_work(heti_pool *pool) {
     for (;;) {
         uint32_t i = HETI_ATOMIC_ADD(&pool->next, 1u);
@@ -2868,9 +2867,9 @@ static int heti_cpu_has(het_isa isa) {
     return 1;
 }
 
-/* The bf16 dot product runs at half the multiply-add rate on Intel's cores (measured: 108 against
-   217 GFLOP/s, Sapphire Rapids), so that rounded floats in float products are as fast; on AMD's it
-   runs at twice that rate. Matrix registers have bits of their own. */
+/* The bf16 dot product runs at half the multiply-add rate on Intel's cores (108, not 217 GFLOP/s,
+   Sapphire Rapids): rounded floats in float products are as fast. On AMD's it runs at twice that
+   rate. Matrix registers have bits of their own. */
 static int heti_cpu_avoids(het_isa isa, int fast) {
     if (isa == HET_ISA_AMX) return !fast;
 #ifdef HETI_HAVE_X86
@@ -2897,12 +2896,15 @@ static int heti_cpu_choose(het_isa isa, heti_cpu *cpu) {
 }
 
 static het_result heti_cpu_create(const het_device_config *config, void **self) {
+    const char *const name[] = { HETRAIN_ISA_NAMES };
     heti_cpu kernels, *cpu;
     het_result result = HET_OK;
     if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
     memset(&kernels, 0, sizeof kernels);
     kernels.config = *config;
-    if (!heti_cpu_choose(config->isa, &kernels)) return HET_ERR_UNSUPPORTED;
+    if (!heti_cpu_choose(config->isa, &kernels))
+        return heti_fail(config->error, HET_ERR_UNSUPPORTED, "this processor, system or build has no %s",
+                         config->isa <= HET_ISA_AMX ? name[config->isa] : "such set");
     cpu = HETI_CAST(heti_cpu *, heti_alloc(config->allocator, sizeof *cpu));
     if (cpu == NULL) return HET_ERR_OOM;
     *cpu = kernels;

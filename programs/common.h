@@ -690,9 +690,10 @@ static inline void simple_run(void *user, int64_t count, het_task task, void *ar
     pthread_mutex_destroy(&t.lock);
 }
 
-/* GFLOP/s of the CPU device's linear_forward at rows x in x out on `threads` threads: the best of 5 blocks of 25 ms with pauses of 25 ms
-   between them, so that another program that runs for a moment does not lower it. 0: could not measure. */
-static inline double product_gflops(int threads, het_dtype compute, int64_t rows, int64_t in, int64_t out) {
+/* GFLOP/s of the CPU device's linear_forward at rows x in x out on `threads` threads, with the instruction set that it takes for `isa` and such
+   sums: the best of 5 blocks of 25 ms with pauses of 25 ms between them, so that another program that runs for a moment does not lower it. 0: could
+   not measure. */
+static inline double product_gflops(int threads, het_isa isa, int fast, het_dtype compute, int64_t rows, int64_t in, int64_t out) {
     const het_device_iface *cpu = het_cpu_device();
     het_allocator allocator = { simple_alloc, simple_free, NULL };
     het_parallel parallel;
@@ -707,7 +708,7 @@ static inline double product_gflops(int threads, het_dtype compute, int64_t rows
     int block;
     parallel.run = simple_run, parallel.user = &threads;
     memset(&config, 0, sizeof config);
-    config.allocator = &allocator, config.parallel = &parallel, config.threads = threads;
+    config.allocator = &allocator, config.parallel = &parallel, config.threads = threads, config.isa = isa, config.fast = fast;
     if (cpu->create(&config, &self) != HET_OK) return 0;
     memset(&op, 0, sizeof op);
     op.kind = HET_OP_LINEAR_FORWARD;

@@ -120,15 +120,33 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
 #endif
 }
 
-/* cpu:N[@SPEED][/SIZE][#TOKENS]: N threads (all: of every processor), slowed down to SPEED of its own, memory capped, micro-batches of at most
-   TOKENS; cuda:N, the card of that number; cuda:local. */
+static const char *const layout_isa[] = { HETRAIN_ISA_NAMES };
+
+/* N[:ISA] of cpu:N: threads, all: of every processor; the instruction set of inner loops. */
+static inline int layout_cpu(het_device_desc *d, const char *list, const char *text) {
+    const size_t length = strcspn(text, ":");
+    int64_t count = processors();
+    char digits[32];
+    int isa = 0;
+    snprintf(digits, sizeof digits, "%.*s", (int)length, text);
+    if (strcmp(digits, "all") != 0 && !parse_integer(digits, 1, 256, &count))
+        return fail(BAD_INPUT, "--devices %s: %s: N threads, from 1 to 256, or all", list, text);
+    if (text[length] == ':')
+        for (isa = HET_ISA_AMX; isa > 0 && strcmp(text + length + 1, layout_isa[isa]) != 0; isa--) {}
+    if (text[length] == ':' && isa == 0)
+        return fail(BAD_INPUT, "--devices %s: cpu:%s: expected plain, avx2, avx512, avx512bf16, neon or amx behind N", list, text);
+    d->threads = (int32_t)count, d->isa = (het_isa)isa;
+    return 0;
+}
+
+/* cpu:N[:ISA][@SPEED][/SIZE][#TOKENS]: slowed down to SPEED of its own, memory capped, micro-batches of at most TOKENS; cuda:N, the card of that
+   number; cuda:local. */
 static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
     const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;
     const size_t whole = length;
     size_t kind = strcspn(item, ":,"), threads, speed = 0, size = 0;
     char digits[32];
-    int64_t count;
     double value;
     int status;
     if (l->devices == LAYOUT_RANKS) return fail(BAD_INPUT, "--devices: more than %d", (int)LAYOUT_RANKS);
@@ -143,14 +161,8 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/#,");
     if (threads + speed < length && item[threads + speed] == '/') size = length - threads - speed;
     snprintf(digits, sizeof digits, "%.*s", (int)(threads < 31 ? threads : 31), item);
-    if (cuda) {
-        if ((status = layout_cuda(d, list, digits)) != 0) return status;
-    } else {
-        if (strcmp(digits, "all") == 0) count = processors();
-        else if (!parse_integer(digits, 1, 256, &count))
-            return fail(BAD_INPUT, "--devices %s: %.*s: N threads, from 1 to 256, or all", list, (int)length, item);
-        d->threads = (int32_t)count;
-    }
+    status = cuda ? layout_cuda(d, list, digits) : layout_cpu(d, list, digits);
+    if (status != 0) return status;
     snprintf(digits, sizeof digits, "%.*s", (int)(speed > 0 && speed < 31 ? speed - 1 : 0), item + threads + 1);
     if (speed > 0 && (!parse_real(digits, 1e-3, 1, &d->speed) || d->speed <= 0))
         return fail(BAD_INPUT, "--devices %s: @%s: a speed from 0.001 to 1", list, digits);
@@ -161,10 +173,11 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     return 0;
 }
 
-/* "cpu:2": its threads; "cuda:0": which one, where the host does not see its memory. Names in profiles are the same. */
+/* "cpu:2", "cpu:2:amx": its threads; "cuda:0": which one, where the host does not see its memory. Names in profiles are the same. */
 static inline const char *layout_name(const het_device_desc *d, char *to, size_t capacity) {
     const het_device_iface *iface = d->iface != NULL ? d->iface : het_cpu_device();
-    snprintf(to, capacity, "%s:%d", iface->name, (int)(iface->host_memory ? d->threads : d->ordinal));
+    snprintf(to, capacity, "%s:%d%s%s", iface->name, (int)(iface->host_memory ? d->threads : d->ordinal), d->isa > 0 ? ":" : "",
+             d->isa > 0 ? layout_isa[d->isa] : "");
     return to;
 }
 

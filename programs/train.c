@@ -111,7 +111,8 @@ static const option options[] = {
     { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
     OPTION_TITLE("Devices and processes"),
     { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE][#TOKENS],...: threads, slow-down, memory cap, most tokens of a micro-batch; "
+     "a rank each: cpu:N[:ISA][@SPEED][/SIZE][#TOKENS],...: threads, instruction set (plain, avx2, avx512, avx512bf16, neon, amx), slow-down, memory "
+     "cap, most tokens of a micro-batch; "
      "cuda:N[:fast][:atomic][:first][:eager|:timed], cuda:local; default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
@@ -1606,6 +1607,11 @@ static void count_text(char *to, size_t capacity, double value) {
     else snprintf(to, capacity, "%lld", n);
 }
 
+/* GFLOP/s of products on this process's processors. */
+static double peak(const job *j, het_isa isa) {
+    return product_gflops(j->threads, isa, j->set.reduce == HET_REDUCE_FAST, (het_dtype)j->set.dtype, 768, 384, 1536);
+}
+
 static void show_devices(const job *j) {
     char name[64], size[16];
     het_memory memory;
@@ -1664,6 +1670,10 @@ static void show_configuration(const job *j) {
            s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     if (strchr(j->versions, '(') != NULL) printf("versions %s\n", j->versions);
     show_devices(j);
+    if (s->dtype == HET_BF16 && s->reduce != HET_REDUCE_FAST && j->peak > 0 && j->ranks.device[0].isa == HET_ISA_AUTO) {
+        const double registers = peak(j, HET_ISA_AMX);
+        if (registers > 1.2 * j->peak) printf("hint     matrix registers (AMX): %.0f GFLOP/s with cpu:N:amx, and other bits\n", registers);
+    }
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);
     fflush(stdout);
 }
@@ -2320,7 +2330,7 @@ static int run(job *j, int argc, char **argv) {
     if (s->islands > 0 && (status = join_islands(j)) != 0) return status;
     if (s->power != NULL && (status = open_meter(j)) != 0) return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
+    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = peak(j, j->ranks.device[0].isa);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);

@@ -277,16 +277,8 @@ int support_isas(het_isa isa[5])
 
 const char *support_isa_name(het_isa isa)
 {
-    switch (isa) {
-    case HET_ISA_AUTO: return "auto";
-    case HET_ISA_PLAIN: return "plain";
-    case HET_ISA_AVX2: return "avx2";
-    case HET_ISA_AVX512: return "avx512";
-    case HET_ISA_AVX512_BF16: return "avx512-bf16";
-    case HET_ISA_NEON: return "neon";
-    case HET_ISA_AMX: return "amx";
-    }
-    return "?";
+    static const char *const name[] = { HETRAIN_ISA_NAMES };
+    return name[isa];
 }
 
 /* ---- models and batches ---- */

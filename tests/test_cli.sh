@@ -100,6 +100,9 @@ refuses '--devices|cpu:0' train --data text --devices cpu:0
 refuses '--devices|cpu:1@2' train --data text --devices cpu:1@2
 refuses '--devices|cpu:1,|expected' train --data text --devices cpu:1,
 refuses '--devices|cpu:0|threads' train --data text --devices cpu:1,cpu:0
+refuses '--devices|cpu:1:sse|expected plain, avx2' train --data text --devices cpu:1:sse
+refuses '--devices|cpu:1:|expected plain, avx2' train --data text --devices cpu:1:@0.5
+refuses '--devices|cpu:0:plain|threads' train --data text --devices cpu:0:plain
 refuses '--devices|rank 1|--devices .../SIZE) of 2 kB|--recompute' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
 refuses '--devices|#0: the most tokens' train --data text --devices cpu:1#0
 refuses '--adapt|cpu:1#16|of 32 tokens|--plan auto' train --data text --devices cpu:1,cpu:1#16 --plan dp --adapt "${tiny[@]}"
@@ -262,6 +265,8 @@ report "$([ -s plan.json ] && [ -s trace.json ] && grep -q '</svg>' timeline.svg
 accepts 'the same run beside a rank that takes single sequences' train --data text --steps 20 --hash --devices cpu:1@0.9/1G#16,cpu:1 --plan dp "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ] && grep -q 'in 2 micro-batches of at most 2 granules' out; echo $?)" \
     'has the same hash, and says so' "$first" "$(cat out)"
+accepts 'the same run with plain loops on that rank' train --data text --steps 20 --hash --devices cpu:1:plain@0.9#16,cpu:1 --plan dp "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ] && grep -q '^rank 0   cpu:1:plain@0.9, ' out; echo $?)" 'has the same hash, and says so' "$first" "$(cat out)"
 accepts 'the same run on one rank, whose plan is saved' train --data text --steps 20 --hash --quiet --devices cpu:1 --save-plan alone.json "${tiny[@]}"
 accepts 'and runs' train --data text --steps 20 --hash --quiet --devices cpu:1 --plan alone.json "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"

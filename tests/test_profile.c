@@ -754,7 +754,8 @@ static void ranks_together(void **state)
     device[0].threads = 1;
     device[1].threads = 1;
     device[1].speed = 0.5;
-    device[2].threads = 2;
+    device[2].threads = 1;
+    device[2].isa = HET_ISA_PLAIN;
     desc.layout.devices = device;
     desc.layout.device_count = 3;
     desc.limits.max_tokens = 192;
@@ -764,7 +765,7 @@ static void ranks_together(void **state)
     EXPECT_OK(het_profile_measure(&measure, &profile, &error));
     assert_int_equal(profile->devices, 2);
     assert_string_equal(profile->device[0].name, "cpu:1");
-    assert_string_equal(profile->device[1].name, "cpu:2");
+    assert_string_equal(profile->device[1].name, "cpu:1:plain");
     assert_int_equal(profile->links, 1);
     assert_string_equal(profile->link[0].name, "threads");
     for (k = 0; k < profile->kinds; k++) {

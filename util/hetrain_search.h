@@ -235,9 +235,9 @@ typedef struct het_measure_desc {
     uint32_t end_canary;
 } het_measure_desc;
 /* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the
-   chain. Devices with the same table, threads and instruction set are one kind, "cpu:2"; speeds
-   only matter to how ranks disturb each other: times are those of full speed. With several devices
-   the link "threads" between the first two is measured too. Threads: any. */
+   chain. Devices of one table, number of threads and instruction set are one kind, "cpu:2" or
+   "cpu:2:amx", measured at full speed: speeds only matter to how ranks disturb each other. With
+   several devices the link "threads" between the first two is measured too. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile,
                                                               het_error *error);
 
@@ -1795,8 +1795,7 @@ static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
     c->rank_group = HETI_S_ROOM(int64_t, c->held.plan->ranks);
 }
 
-/* Which device of the profile a rank is, and how much slower; -1: the profile has none of that
-   name. */
+/* Which device of the profile a rank is, and how much slower; -1: there is none of that name. */
 static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double *slowness) {
     const het_profile *p = c->held.profile;
     const het_cluster_device *device = c->held.cluster != NULL ? &c->held.cluster->device[rank] : NULL;
@@ -3698,10 +3697,12 @@ static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_pr
     const het_device_desc *desc = m->desc->desc->layout.devices != NULL ? &m->desc->desc->layout.devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
     const int64_t threads = desc != NULL && desc->threads > 0 ? desc->threads : 1;
+    const char *const isa[] = { HETRAIN_ISA_NAMES };
     heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
     device->beside = iface->queues != NULL;
     /* of several that are not the processor each has a name */
     heti_t_format(&name, "%s:%d", iface->name, iface->host_memory ? threads : desc->ordinal);
+    if (desc != NULL && desc->isa != HET_ISA_AUTO) heti_t_format(&name, ":%s", isa[desc->isa]);
 }
 
 /* The description that contexts are made from, and everything of it that is not measured. */

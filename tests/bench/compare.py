@@ -181,6 +181,8 @@ def engines_of(a, model, shape, dtype, threads):
     made = [Paced("hetrain", ours)]
     if a.fast:
         made.append(Paced("hetrain, float sums", ours + ["--reduce", "fast"]))
+    if a.isa:
+        made.append(Paced("hetrain, " + a.isa, ours + ["--isa", a.isa]))
     for kind in ([] if a.no_torch else ["eager"] if a.no_compile or a.what == "attention" else ["eager", "compiled"]):
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
         made.append(Paced("PyTorch " + kind, [sys.executable, os.path.abspath(__file__), "--worker", kind, "--what", a.what, "--model", model,
@@ -231,6 +233,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engine", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--fast", action="store_true", help="hetrain with float sums as well")
+    parser.add_argument("--isa", default="", help="hetrain with this instruction set as well")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-torch", action="store_true")
     for hidden in ("--worker", "--model", "--shape", "--dtype"):

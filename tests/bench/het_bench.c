@@ -92,7 +92,7 @@ static spread spread_of(bench *b) {
 }
 
 static void print_head(const bench *b, const char *name) {
-    static const char *const isa[] = { "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "amx" };
+    static const char *const isa[] = { HETRAIN_ISA_NAMES };
     printf("{\"name\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"dtype\":\"%s\"", name, b->threads, isa[b->set.isa - 1],
            b->set.dtype == HET_BF16 ? "bf16" : "f32");
 }
