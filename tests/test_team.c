@@ -92,6 +92,28 @@ static void columns_have_the_bits_of_one_rank(void **state)
     }
 }
 
+/* AMX adds up 32 k at a time: a matrix that is cut at multiples of 32 is the same sum. */
+static void matrix_registers_are_cut_at_32(void **state)
+{
+    static const layout layouts[] = { { "tp2", NULL, 2, 1 }, { "tp:1,3", NULL, 2, 3 }, { "pp2xtp:2,1", "zb-v", 4, 1 }, { "cp2", NULL, 2, 1 },
+                                      { "hp2", NULL, 2, 2 }, { "pp2xcp2", "1f1b", 4, 1 } };
+    het_model_desc model;
+    support_result base;
+    support_run run;
+    size_t i;
+    (void)state;
+    if (!support_has(HET_ISA_AMX)) skip();
+    model = team_model(HET_LLAMA, 48);
+    model.width = 96, model.heads = 4, model.kv_heads = 4, model.head_size = 32, model.mlp_width = 256;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    run.desc.dtype = HET_BF16;
+    for (i = 0; i < SUPPORT_MAX_RANKS; i++) run.device[i].isa = HET_ISA_AMX;
+    support_run_ranks(&run, 1);
+    base = support_train(&run, "012|345");
+    for (i = 0; i < sizeof layouts / sizeof layouts[0]; i++) support_layout_same(&base, &run, &layouts[i], "012|345");
+    support_run_end(&run);
+}
+
 /* The orthogonal updates of whole matrices, whose sums and weights lie in boxes; and a rank that keeps the state. */
 static void columns_under_muon_and_keepers(void **state)
 {
@@ -1015,7 +1037,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(columns_have_the_bits_of_one_rank),
-        cmocka_unit_test(columns_under_muon_and_keepers), cmocka_unit_test(long_sequences_straddle_cuts),
+        cmocka_unit_test(matrix_registers_are_cut_at_32), cmocka_unit_test(columns_under_muon_and_keepers), cmocka_unit_test(long_sequences_straddle_cuts),
         cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),

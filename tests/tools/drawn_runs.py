@@ -96,7 +96,7 @@ def plan(draw, ranks):
 
 
 def devices(draw, ranks):
-    return ["--devices", ",".join(draw.choice(["cpu:1", "cpu:1", "cpu:1@0.5", "cpu:2"]) for _ in range(ranks))]
+    return ["--devices", ",".join(draw.choice(["cpu:1", "cpu:1", "cpu:1@0.5", "cpu:2", "cpu:1:plain"]) for _ in range(ranks))]
 
 
 def of_cards(draw, ranks):
