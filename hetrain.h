@@ -602,9 +602,9 @@ typedef struct het_rotary_args {
 /* Fused attention over packed sequences; query r of the slice sees the keys of its own sequence up
    to itself (causal) and inside the window. q, o and their gradients stand at the slice's first
    row; k, v, dk, dv at row 0 of the micro-batch, so that a slice reaches the keys of earlier
-   slices; down to the multiple of 16 in their sequence below the first that is seen they are
-   numbers, so that a device may multiply them by 0. Not causal: the slice must be the whole
-   micro-batch.
+   slices. A device may also read keys and values before the first that is seen, down to a multiple
+   of 16 in their sequence: they are finite there, and it multiplies them by 0. Not causal: the
+   slice must be the whole micro-batch.
    forward: S = (scale q) k^T, scale q rounded first; m = row maximum; l = sum exp(S - m); o = exp(S
    - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
@@ -958,9 +958,9 @@ HETRAIN_API const het_device_iface *het_null_device(void);
    The model is a chain of units. Between units travels a list of streams, each [n][width] floats,
    or bf16 (het_desc.streams); a unit reads the streams of the unit before it and writes its own
    list. backward_input turns gradients of its output streams into gradients of its input streams;
-   backward_weight adds to the gradients of its parameters. Both may be called apart, and
-   backward_weight much later; where they are, what backward_input adds to a gradient is lost (a
-   loss unit's excepted). */
+   backward_weight adds to the gradients of its parameters, at once or much later. If later, what
+   backward_input itself adds to gradients of parameters is lost, but for a unit with a loss
+   (het_unit_info.is_loss). */
 
 #define HETRAIN_MAX_STREAMS 4
 #define HETRAIN_MAX_UNIT_PARAMETERS 24
@@ -1638,8 +1638,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *pla
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 #define HETRAIN_FLOW_WINDOW 131072 /* elements of a message of REDUCE or GATHER under way at once */
 #define HETRAIN_DIRECT 16 /* holders of a block at most that send to each other without clusters (>>moves) */
-/* Which of the m holders of cluster c collects what they have for number i of the n holders of
-   cluster d: all counted from 0. Those of one cluster have it for each other. */
+/* Clusters c and d have m and n holders. What passes between c and number i of d, all counted from
+   0, goes through one of c's holders: its number. Inside a cluster (c = d) that is i itself. */
 #define HETRAIN_COLLECTOR(m, c, i, n, d) (((i) * (m) + ((d) + (m) * ((c) + 1) - (c)) % (m)) / (n))
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;

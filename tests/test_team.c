@@ -1037,7 +1037,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(columns_have_the_bits_of_one_rank),
-        cmocka_unit_test(matrix_registers_are_cut_at_32), cmocka_unit_test(columns_under_muon_and_keepers), cmocka_unit_test(long_sequences_straddle_cuts),
+        cmocka_unit_test(matrix_registers_are_cut_at_32),
+        cmocka_unit_test(columns_under_muon_and_keepers), cmocka_unit_test(long_sequences_straddle_cuts),
         cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
