@@ -447,19 +447,23 @@ static void a_narrow_link_is_seen(void **state)
     end(&w);
 }
 
-/* Data parallelism has no message but those of reductions: they tell too, of one link and of the outer one of a tree. */
+/* Data parallelism has no message but those of reductions: they tell too, of one link and of the outer one of a tree, of small
+   blocks and of large ones, which go in two windows and so wait twice. */
 static void a_slow_link_is_seen_by_reductions(void **state)
 {
-    int64_t ranks;
+    static const struct { int64_t ranks, elements; } runs[] = { { 2, 1024 }, { 4, 1024 }, { 2, 8 << 20 } };
+    size_t run;
     (void)state;
-    for (ranks = 2; ranks <= RANKS; ranks += 2) {
+    for (run = 0; run < sizeof runs / sizeof *runs; run++) {
+        const int64_t ranks = runs[run].ranks;
         const int g = ranks == 2 ? 1 : 0;
         world w;
         het_plan *plan;
         het_adapt *adapt;
         het_advice *advice;
-        int steps;
+        int steps, i;
         start(&w, ranks);
+        for (i = 0; i < UNITS; i++) w.block[i].elements = runs[run].elements;
         plan = plan_of(&w, "dp", "1f1b");
         adapt = adapt_to(&w, plan, 4, NULL);
         assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));

@@ -248,6 +248,29 @@ static void descriptions(void **state)
     EXPECT_ERROR(het_model_parse("gpt2:lora_rank=-1", &model, &error), HET_ERR_INVALID, error.text, "lora_rank|-1");
 }
 
+/* Factors stand behind the unit's other parameters, A B A B. */
+static void factors_come_last(void **state)
+{
+    het_description *d;
+    het_desc desc;
+    int64_t u, i, factors = 0;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_QWEN2);
+    desc.model.lora_rank = 2, desc.model.lora_targets = HET_LORA_ALL;
+    EXPECT_OK(het_describe(&desc, &d, NULL));
+    for (u = 0; u < d->units; u++) {
+        const het_unit_info *info = &d->unit[u].info;
+        for (i = 0; i < info->parameters; i++) {
+            if (!info->parameter[i].adapter) continue;
+            assert_true(i + 1 == info->parameters || info->parameter[i + 1].adapter);
+            assert_non_null(strstr(info->parameter[i].name, factors++ % 2 ? "lora_B" : "lora_A"));
+        }
+    }
+    assert_true(factors > 0);
+    het_description_free(d);
+}
+
 static int32_t all_but_scale(void *self, const het_op *op) { return op->kind != HET_OP_SCALE && het_cpu_device()->supports(self, op); }
 
 /* A device table from before there were adapters. */
@@ -674,6 +697,7 @@ int main(void)
         cmocka_unit_test(starts_as_the_base),
         cmocka_unit_test(the_rest_is_frozen),
         cmocka_unit_test(descriptions),
+        cmocka_unit_test(factors_come_last),
         cmocka_unit_test(device_without_scale),
         cmocka_unit_test(inference),
         cmocka_unit_test(what_peft_wrote),

@@ -2739,12 +2739,12 @@ static void row_2_2(void **state)
 
 static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
-    cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
+    cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_3), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
     cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
-    cmocka_unit_test(row_1_4), cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_4),
+    cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21), cmocka_unit_test(row_3_8),

@@ -93,6 +93,7 @@ build_parts() {
     [ "$1" = all ] && set -- $parts
     for part; do
         echo "#include \"$part.h\"" > "$out/$part.c"
+        [ "$part" = hetrain_files ] && sed -i '1i #include "hetrain_tokenizer.h"' "$out/$part.c" # het_save_gguf comes with it
         # shellcheck disable=SC2086
         $CC $flags -D"${part^^}_IMPLEMENTATION" -I"$from" -I"$from/util" -c "$out/$part.c" -o "$out/$part.o" 2>> "$out/log" || return 1
     done
