@@ -810,8 +810,12 @@ static void measuring_fails_well(void **state)
     measure.length = 49;
     EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "49 tokens|context is 48");
     measure.length = 0;
-    device[0].iface = device[1].iface = het_null_device();
+    device[0].isa = (het_isa)42;
     desc.layout.devices = device;
+    desc.layout.device_count = 1;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_UNSUPPORTED, error.text, "instruction set 42");
+    device[0].isa = HET_ISA_AUTO;
+    device[0].iface = device[1].iface = het_null_device();
     desc.layout.device_count = 2;
     desc.limits.max_tokens = 96;
     for (k = 0; k < 1000; k++) {

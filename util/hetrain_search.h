@@ -3702,7 +3702,7 @@ static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_pr
     device->beside = iface->queues != NULL;
     /* of several that are not the processor each has a name */
     heti_t_format(&name, "%s:%d", iface->name, iface->host_memory ? threads : desc->ordinal);
-    if (desc != NULL && desc->isa != HET_ISA_AUTO) heti_t_format(&name, ":%s", isa[desc->isa]);
+    if (desc != NULL && desc->isa > 0 && desc->isa <= HET_ISA_AMX) heti_t_format(&name, ":%s", isa[desc->isa]);
 }
 
 /* The description that contexts are made from, and everything of it that is not measured. */
