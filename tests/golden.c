@@ -2,7 +2,7 @@
    set of flags, instruction set and processor must print golden/expected.txt; tools/golden.sh compares. C99 that is also C++11.
 
    cc -O2 -I. -Iutil tests/golden.c -lm -lpthread
-   HETRAIN_TEST_ISA: reference (the reference device), plain, avx2, avx512, avx512-bf16, neon   HETRAIN_TEST_THREADS: 1 ... */
+   HETRAIN_TEST_ISA: reference (the reference device), plain, avx2, avx512, avx512bf16, neon   HETRAIN_TEST_THREADS: 1 ... */
 #define HETRAIN_IMPLEMENTATION
 #include "hetrain_text.h"
 
@@ -23,13 +23,12 @@ static int wants_reference(void)
 
 static het_isa wanted_isa(void)
 {
+    static const char *const names[] = { HETRAIN_ISA_NAMES };
     const char *name = getenv("HETRAIN_TEST_ISA");
+    int isa;
     if (!name || !*name || wants_reference()) return HET_ISA_AUTO;
-    if (!strcmp(name, "plain")) return HET_ISA_PLAIN;
-    if (!strcmp(name, "avx2")) return HET_ISA_AVX2;
-    if (!strcmp(name, "avx512")) return HET_ISA_AVX512;
-    if (!strcmp(name, "avx512-bf16")) return HET_ISA_AVX512_BF16;
-    if (!strcmp(name, "neon")) return HET_ISA_NEON;
+    for (isa = HET_ISA_AMX; isa > 0; isa--)
+        if (!strcmp(name, names[isa])) return (het_isa)isa;
     fprintf(stderr, "golden: HETRAIN_TEST_ISA=%s is no instruction set\n", name);
     exit(1);
 }
