@@ -93,7 +93,7 @@ CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
 NVCC_FLAGS = -std=c++17 -O3 $(INCLUDES) $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
 CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
-HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }
+HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12.5 or newer; or NVCC=...)' >&2; exit 2; }
 
 cuda: build/train_cuda
 

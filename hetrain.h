@@ -867,6 +867,7 @@ typedef struct het_op {
 typedef enum het_isa { HET_ISA_AUTO = 0, HET_ISA_PLAIN = 1, HET_ISA_AVX2 = 2, HET_ISA_AVX512 = 3,
                       HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5, HET_ISA_AMX = 6 } het_isa;
 #define HETRAIN_ISA_NAMES "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "amx" /* by het_isa */
+#define HET_PART(card, first, last) ((card) | (first) << 8 | ((last) + 1) << 19) /* multiprocessors */
 
 typedef struct het_device_config {
     const het_allocator *allocator;  /* never NULL */
@@ -874,9 +875,8 @@ typedef struct het_device_config {
     int32_t threads;                 /* >= 1 */
     het_isa isa;
     int32_t fast;                    /* 1: sums are fast (het_reduce), bits may be the device's own */
-    int32_t ordinal;                 /* which one of its kind; the CPU refuses all but 0 */
-    het_error *error;                /* create writes here why it failed, if it can say more than
-                                        its result; may be NULL */
+    int32_t ordinal;                 /* which one of its kind, or HET_PART; the CPU has 0 alone */
+    het_error *error;                /* create may say here why it failed; may be NULL */
 } het_device_config;
 
 /* Queues of ops, and events between them. An event that was never recorded has happened. event_sync
@@ -1805,7 +1805,7 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
-    int32_t ordinal;                  /* which one of its kind: 0; the CPU refuses others */
+    int32_t ordinal;                  /* which one of its kind: 0, as of CPUs; a part: HET_PART */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create
                                          refuses what does not fit */
     int64_t max_tokens;               /* of a micro-batch that it is given: het_limits.max_tokens. A
@@ -10337,8 +10337,8 @@ static het_result heti_open_device(heti_rank *r) {
     if (result != HET_OK) {
         r->device.self = NULL;
         return heti_fail(&ctx->error, result, "rank %d, device %s:%i with %i threads and instruction set %i could not "
-                         "be created%s%s", r->rank, r->device.iface->name, config.ordinal, config.threads, config.isa,
-                         why.text[0] ? ": " : "", why.text);
+                         "be created%s%s", r->rank, r->device.iface->name, config.ordinal & 255, config.threads,
+                         config.isa, why.text[0] ? ": " : "", why.text);
     }
     HETI_TRY(heti_ask_device(r));
     return heti_open_queue(r);

@@ -4,7 +4,7 @@
    and events are CUDA's. Products are cuBLASLt's, everything else are the kernels below. bf16
    operands have f32 sums; weights, gradients and optimizer state are f32.
 
-   Build: make cuda, or nvcc -O3 -std=c++17 -I. -c hetrain_cuda.cu (CUDA 12 or newer; link with
+   Build: make cuda, or nvcc -O3 -std=c++17 -I. -c hetrain_cuda.cu (CUDA 12.5 or newer; link with
    -lcublasLt). A program that trains on it says `device.iface = het_cuda_device()`, and before that
        #define HETRAIN_CUDA_DECLARATIONS                       this file then only declares, in C
                                                                and C++, and needs no CUDA header
@@ -45,8 +45,8 @@ enum {
     HET_CUDA_FIRST = 32
 };
 
-/* The device with options, or none of them; het_device_desc.ordinal says which card.
-   Threads: any. */
+/* The device with options, or none of them; het_device_desc.ordinal says which card, or which part
+   of one (HET_PART): it shares memory with the others, and has its bits. Threads: any. */
 const het_device_iface *het_cuda_device_with(int32_t options);
 const het_device_iface *het_cuda_device(void);
 
@@ -84,6 +84,7 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 #include "emulator.h"
 #endif
 #ifndef HETC_KERNELS_ONLY
+#include <cuda.h> /* types alone: the driver's library is not linked */
 #include <cuda_runtime.h>
 #include <cublasLt.h>
 #endif
@@ -2995,6 +2996,9 @@ typedef struct hetc_work {
 struct hetc_device {
     het_allocator allocator;
     int32_t ordinal, options;     /* HET_CUDA_* */
+    int32_t part_first, part_end; /* its multiprocessors; 0, 0: all of them */
+    CUgreenCtx part;
+    decltype(&cuGreenCtxDestroy) drop_part;
     int32_t shared;               /* bytes of shared memory a block may ask for */
     int32_t wide;                 /* products of four warps (hetc_wide) are compiled in for this card */
     int32_t capturing;            /* between capture_begin and capture_end */
@@ -3053,6 +3057,15 @@ static het_result hetc_fail_blas(hetc_device *device, cublasStatus_t status, con
 /* HETC_CUDA(device, cudaFree, (pointer)): passes an error on, with the call's name. */
 #define HETC_CUDA(device, call, arguments) do { const cudaError_t hetc_code = call arguments; \
     if (hetc_code != cudaSuccess) return hetc_fail((device), hetc_code, #call, __FILE__, __LINE__); } while (0)
+/* A function of the driver, and HETC_CUDA of it: its errors have the runtime's numbers. */
+#define HETC_ENTRY(device, entry, call) do { void **const hetc_entry = reinterpret_cast<void **>(entry); \
+    HETC_CUDA(device, cudaGetDriverEntryPointByVersion, (#call, hetc_entry, 12050, cudaEnableDefault)); \
+    if (*hetc_entry == nullptr) \
+        return hetc_fail((device), cudaErrorCallRequiresNewerDriver, #call, __FILE__, __LINE__); } while (0)
+#define HETC_DRIVER(device, call, arguments) do { decltype(&call) hetc_call = nullptr; \
+    HETC_ENTRY(device, &hetc_call, call); \
+    const cudaError_t hetc_made = static_cast<cudaError_t>(hetc_call arguments); \
+    if (hetc_made != cudaSuccess) return hetc_fail((device), hetc_made, #call, __FILE__, __LINE__); } while (0)
 #define HETC_BLAS(device, call, arguments) do { const cublasStatus_t hetc_status = call arguments; \
     if (hetc_status != CUBLAS_STATUS_SUCCESS) \
         return hetc_fail_blas((device), hetc_status, #call, __FILE__, __LINE__); } while (0)
@@ -3224,7 +3237,10 @@ static het_result hetc_fill_queue(hetc_queue *queue) {
     HETC_CUDA(queue->device, cudaSetDevice, (queue->device->ordinal));
     HETC_CUDA(queue->device, cudaDeviceGetStreamPriorityRange, (&least, &greatest));
     if ((queue->device->options & HET_CUDA_FIRST) != 0) least = (least + greatest) / 2;
-    HETC_CUDA(queue->device, cudaStreamCreateWithPriority, (&queue->stream, cudaStreamNonBlocking, least));
+    if (queue->device->part != nullptr)
+        HETC_DRIVER(queue->device, cuGreenCtxStreamCreate, (&queue->stream, queue->device->part, CU_STREAM_NON_BLOCKING,
+                                                            least));
+    else HETC_CUDA(queue->device, cudaStreamCreateWithPriority, (&queue->stream, cudaStreamNonBlocking, least));
     HETC_CUDA(queue->device, cudaHostAlloc, (&staging, HETC_STAGING, cudaHostAllocDefault));
     queue->staging = static_cast<char *>(staging);
     HETC_CUDA(queue->device, cudaMalloc, (&counters, size));
@@ -3933,6 +3949,7 @@ static void hetc_destroy(void *self) {
     const het_allocator allocator = device->allocator;
     if (device->queue != nullptr) (void)cudaSetDevice(device->ordinal);
     if (device->queue != nullptr) hetc_close_queue(device->queue);
+    if (device->part != nullptr) (void)device->drop_part(device->part);
     hetc_close_products(device);
     if (device->begin != nullptr) (void)cudaEventDestroy(device->begin);
     if (device->end != nullptr) (void)cudaEventDestroy(device->end);
@@ -3967,10 +3984,36 @@ static het_result hetc_check_card(hetc_device *device) {
     return HET_OK;
 }
 
+/* A part of a card is a green context (CUDA Driver API, 6.35). Multiprocessors come in groups; those
+   behind the last one belong to the part that goes to the end. */
+static het_result hetc_take_part(hetc_device *device) {
+    enum { GROUPS = 64 };
+    CUdevResource all, group[GROUPS], rest;
+    CUdevResourceDesc chosen;
+    unsigned groups = GROUPS - 1, each, begin, end = static_cast<unsigned>(device->part_end);
+    const int first = static_cast<int>(device->part_first);
+    if (end == 0 && first == 0) return HET_OK;
+    HETC_DRIVER(device, cuDeviceGetDevResource, (device->ordinal, &all, CU_DEV_RESOURCE_TYPE_SM));
+    HETC_DRIVER(device, cuDevSmResourceSplitByCount, (group, &groups, &all, &rest, 0, all.sm.minSmPartitionSize));
+    each = group[0].sm.smCount, begin = static_cast<unsigned>(first) / each;
+    if (end == all.sm.smCount && end > groups * each) group[groups++] = rest, end = groups * each;
+    if (static_cast<unsigned>(first) % each != 0 || end % each != 0 || begin * each >= end || end > groups * each) {
+        snprintf(device->text, sizeof device->text, "cuda:%d:%d-%d: of its multiprocessors a part takes whole groups "
+                 "of %u, and the last part those up to %u", static_cast<int>(device->ordinal), first,
+                 static_cast<int>(device->part_end) - 1, each, all.sm.smCount - 1);
+        return HET_ERR_INVALID;
+    }
+    HETC_ENTRY(device, &device->drop_part, cuGreenCtxDestroy);
+    HETC_DRIVER(device, cuDevResourceGenerateDesc, (&chosen, group + begin, end / each - begin));
+    HETC_DRIVER(device, cuGreenCtxCreate, (&device->part, chosen, device->ordinal, CU_GREEN_CTX_DEFAULT_STREAM));
+    return HET_OK;
+}
+
 static het_result hetc_fill_device(hetc_device *device) {
     const uint64_t workspace = HETC_BLAS_WORKSPACE;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     HETC_TRY(hetc_check_card(device));
+    HETC_TRY(hetc_take_part(device));
     HETC_TRY(hetc_open_queue(device, &device->queue));
     HETC_BLAS(device, cublasLtCreate, (&device->blas));
     HETC_BLAS(device, cublasLtMatmulPreferenceCreate, (&device->preference));
@@ -3991,7 +4034,8 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
     if (device == nullptr) return HET_ERR_OOM;
     memset(device, 0, size);
     device->allocator = *config->allocator;
-    device->ordinal = config->ordinal;
+    device->ordinal = config->ordinal < 0 ? -1 : config->ordinal & 255; /* HET_PART */
+    device->part_first = config->ordinal >> 8 & 2047, device->part_end = config->ordinal >> 19;
     device->options = options;
     device->product = reinterpret_cast<hetc_product *>(device + 1);
     if ((options & HET_CUDA_OPS) != 0) device->work = reinterpret_cast<hetc_work *>(device->product + HETC_PRODUCTS);

@@ -110,8 +110,8 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
             }
         }
         memset(&p->device[r], 0, sizeof p->device[r]);
-        layout_name(d, p->device[r].profile, sizeof p->device[r].profile);
-        layout_name(d, p->device[r].name, sizeof p->device[r].name);
+        het_device_name(d, p->device[r].profile, sizeof p->device[r].profile);
+        het_device_name(d, p->device[r].name, sizeof p->device[r].name);
         name = strlen(p->device[r].name);
         if (d->speed > 0 && d->speed < 1) snprintf(p->device[r].name + name, sizeof p->device[r].name - name, "@%g", d->speed);
         name = strlen(p->device[r].name);

@@ -85,7 +85,7 @@ static const het_device_iface *layout_timed(int32_t options) {
 }
 #endif
 
-/* N of cuda:N[:fast][:atomic][:first][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward
+/* N of cuda:N[:B-E][:fast][:atomic][:first][:eager|:timed]: which card, and its multiprocessors B to E alone; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward
    pass in five products, with other bits in each run; first: before other contexts on the card; eager: without graphs; timed: and each op by itself,
    with a table of them at the end. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
@@ -95,19 +95,25 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
         { ":fast", HET_CUDA_TF32 | HET_CUDA_TIMED }, { ":atomic", HET_CUDA_ATOMIC }, { ":first", HET_CUDA_FIRST }, { ":eager", HET_CUDA_EAGER } };
     const char *rest = digits + length;
     int32_t options = 0;
-    char number[32];
-    int64_t ordinal;
-    int timed;
+    char number[64], part[2][5];
+    int64_t ordinal = 0;
+    int timed, bad, used = 0;
     size_t i;
+    snprintf(number, sizeof number, "%.*s", (int)length, digits);
+    bad = !layout_ordinal(number, &ordinal);
+    if (sscanf(rest, ":%4[0-9]-%4[0-9]%n", part[0], part[1], &used) == 2) {
+        const int first = atoi(part[0]), last = atoi(part[1]);
+        bad |= last < first || last > 2046;
+        ordinal = HET_PART((int)ordinal, first, last), rest += used;
+    }
     for (i = 0; i < sizeof words / sizeof *words; i++) {
         const size_t word = strlen(words[i].name);
         if (strncmp(rest, words[i].name, word) == 0) options |= words[i].options, rest += word;
     }
     timed = (options & HET_CUDA_EAGER) == 0 && strcmp(rest, ":timed") == 0;
-    snprintf(number, sizeof number, "%.*s", (int)length, digits);
-    if ((!timed && *rest != 0) || !layout_ordinal(number, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:atomic][:first][:eager|:timed], N from 0 to 255 or local", list,
-                    digits);
+    if (bad || (!timed && *rest != 0))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:B-E][:fast][:atomic][:first][:eager|:timed], N from 0 to 255 or local, "
+                               "multiprocessors B to E", list, digits);
     /* Before CUDA starts: kernels are loaded at once, not when a message may be waited for, and streams do not share queues. */
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -126,7 +132,7 @@ static const char *const layout_isa[] = { HETRAIN_ISA_NAMES };
 static inline int layout_cpu(het_device_desc *d, const char *list, const char *text) {
     const size_t length = strcspn(text, ":");
     int64_t count = processors();
-    char digits[32];
+    char digits[64];
     int isa = 0;
     snprintf(digits, sizeof digits, "%.*s", (int)length, text);
     if (strcmp(digits, "all") != 0 && !parse_integer(digits, 1, 256, &count))
@@ -146,7 +152,7 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;
     const size_t whole = length;
     size_t kind = strcspn(item, ":,"), threads, speed = 0, size = 0;
-    char digits[32];
+    char digits[64];
     double value;
     int status;
     if (l->devices == LAYOUT_RANKS) return fail(BAD_INPUT, "--devices: more than %d", (int)LAYOUT_RANKS);
@@ -160,7 +166,7 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     threads = strcspn(item, "@/#,");
     if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/#,");
     if (threads + speed < length && item[threads + speed] == '/') size = length - threads - speed;
-    snprintf(digits, sizeof digits, "%.*s", (int)(threads < 31 ? threads : 31), item);
+    snprintf(digits, sizeof digits, "%.*s", (int)(threads < 63 ? threads : 63), item);
     status = cuda ? layout_cuda(d, list, digits) : layout_cpu(d, list, digits);
     if (status != 0) return status;
     snprintf(digits, sizeof digits, "%.*s", (int)(speed > 0 && speed < 31 ? speed - 1 : 0), item + threads + 1);
@@ -171,14 +177,6 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (size > 0) d->memory_limit = (size_t)value;
     l->devices++;
     return 0;
-}
-
-/* "cpu:2", "cpu:2:amx": its threads; "cuda:0": which one, where the host does not see its memory. Names in profiles are the same. */
-static inline const char *layout_name(const het_device_desc *d, char *to, size_t capacity) {
-    const het_device_iface *iface = d->iface != NULL ? d->iface : het_cpu_device();
-    snprintf(to, capacity, "%s:%d%s%s", iface->name, (int)(iface->host_memory ? d->threads : d->ordinal), d->isa > 0 ? ":" : "",
-             d->isa > 0 ? layout_isa[d->isa] : "");
-    return to;
 }
 
 static inline int layout_devices(layout *l, const char *list) {

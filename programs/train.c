@@ -113,7 +113,7 @@ static const option options[] = {
     { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
      "a rank each: cpu:N[:ISA][@SPEED][/SIZE][#TOKENS],...: threads, instruction set (plain, avx2, avx512, avx512bf16, neon, amx), slow-down, memory "
      "cap, most tokens of a micro-batch; "
-     "cuda:N[:fast][:atomic][:first][:eager|:timed], cuda:local; default: one cpu, all processors" },
+     "cuda:N[:B-E][:fast][:atomic][:first][:eager|:timed]: its multiprocessors B to E alone; cuda:local; default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
@@ -1616,7 +1616,8 @@ static void show_devices(const job *j) {
     char name[64], size[16];
     het_memory memory;
     if (j->ranks.world == 1) {
-        printf("device   %s, %s", layout_name(&j->ranks.device[0], name, sizeof name), bytes_text((double)j->memory.device, size));
+        het_device_name(&j->ranks.device[0], name, sizeof name);
+        printf("device   %s, %s", name, bytes_text((double)j->memory.device, size));
         if (saving_bytes(j) > 0) printf(", %s for saving", bytes_text((double)saving_bytes(j), size));
         if (j->peak > 0) printf("; product peak %.0f GFLOP/s, measured", j->peak);
         putchar('\n');
@@ -1629,7 +1630,8 @@ static void show_devices(const job *j) {
     for (int64_t i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
         het_get_memory(j->ctx, i, &memory);
-        printf("rank %-3lld %s", (long long)i, layout_name(d, name, sizeof name));
+        het_device_name(d, name, sizeof name);
+        printf("rank %-3lld %s", (long long)i, name);
         if (d->speed > 0) printf("@%g", d->speed);
         printf(", %s\n", bytes_text((double)(memory.device + memory.communication), size));
     }

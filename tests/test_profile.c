@@ -779,6 +779,48 @@ static void ranks_together(void **state)
     het_profile_free(profile);
 }
 
+static het_result create_any(const het_device_config *config, void **self)
+{
+    het_device_config first = *config;
+    first.ordinal = 0;
+    return het_cpu_device()->create(&first, self);
+}
+
+/* Devices of one table that are two, or parts of one, are two kinds, each with its name. */
+static void ordinals_have_names(void **state)
+{
+    static const char *const names[] = { "far:1", "far:0:96-131", "far:3:0-7", "far:0:2046-2046" };
+    het_device_iface table = *het_cpu_device();
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device[5];
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    int64_t i;
+    char name[7];
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(device, 0, sizeof device);
+    table.name = "far", table.host_memory = 0, table.create = create_any;
+    for (i = 0; i < 5; i++) device[i].iface = &table;
+    device[0].ordinal = 1, device[1].ordinal = HET_PART(0, 96, 131), device[2].ordinal = HET_PART(3, 0, 7);
+    device[3].ordinal = HET_PART(0, 2046, 2046), device[4].ordinal = 1;
+    desc.model = support_model(HET_GPT2);
+    desc.limits.max_tokens = 96;
+    desc.layout.devices = device, desc.layout.device_count = 5;
+    measure.desc = &desc, measure.now = real_now, measure.seconds = 0.01;
+    EXPECT_OK(het_profile_measure(&measure, &profile, &error));
+    assert_int_equal(profile->devices, 4);
+    for (i = 0; i < 4; i++) assert_string_equal(profile->device[i].name, names[i]);
+    het_profile_free(profile);
+    het_device_name(&device[1], name, sizeof name);
+    assert_string_equal(name, "far:0:");
+    memset(device, 0, sizeof device);
+    het_device_name(device, name, sizeof name);
+    assert_string_equal(name, "cpu:1");
+}
+
 /* Bad descriptions are refused by name; every allocation may fail. */
 static void measuring_fails_well(void **state)
 {
@@ -1325,7 +1367,7 @@ int main(void)
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),
         cmocka_unit_test(ranks_together),
-        cmocka_unit_test(measuring_fails_well),
+        cmocka_unit_test(ordinals_have_names), cmocka_unit_test(measuring_fails_well),
         cmocka_unit_test(hand_written),
         cmocka_unit_test(numbers_round_trip),
         cmocka_unit_test(bad_files),

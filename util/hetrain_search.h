@@ -42,8 +42,8 @@
 
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
-                         het_profile_measure het_profile_read het_profile_write het_profile_merge
-                         het_profile_cuts
+                         het_profile_measure het_device_name het_profile_read het_profile_write
+                         het_profile_merge het_profile_cuts
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
                          het_cluster_place het_hardware_read het_hardware_price het_hardware_profile
                          het_profile_costs het_plan_costs_free het_simulate_costs het_team_divide
@@ -235,11 +235,14 @@ typedef struct het_measure_desc {
     uint32_t end_canary;
 } het_measure_desc;
 /* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the
-   chain. Devices of one table, number of threads and instruction set are one kind, "cpu:2" or
-   "cpu:2:amx", measured at full speed: speeds only matter to how ranks disturb each other. With
-   several devices the link "threads" between the first two is measured too. Threads: any. */
+   chain. Devices of one name (below) are one kind, measured at full speed: speeds only matter to how
+   ranks disturb each other. With several devices the link "threads" between the first two is
+   measured too. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile,
                                                               het_error *error);
+/* The name of a device in profiles: "cpu:2" or "cpu:2:amx", its threads; "cuda:0" or "cuda:0:96-131"
+   (HET_PART), which one. Threads: any. */
+HETRAIN_API void het_device_name(const het_device_desc *desc, char *name, size_t capacity);
 
 /* ---- files ----
    JSON, written so that reading gives the same numbers. The implementation's section >>profile
@@ -3683,26 +3686,26 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     }
 }
 
-/* Devices of one table, number of threads and instruction set are one kind: the first of i's. */
-static int64_t heti_s_first_alike(const het_desc *desc, int64_t i) {
-    const het_device_desc *device = desc->layout.devices;
-    for (int64_t k = 0; k < i && device != NULL; k++)
-        if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
-            device[k].isa == device[i].isa)
-            return k;
-    return i;
+HETRAIN_API void het_device_name(const het_device_desc *desc, char *name, size_t capacity) {
+    const het_device_iface *iface = desc->iface != NULL ? desc->iface : het_cpu_device();
+    const char *const isa[] = { HETRAIN_ISA_NAMES };
+    const int32_t part = iface->host_memory ? 0 : desc->ordinal >> 8, threads = desc->threads > 0 ? desc->threads : 1;
+    heti_t_text text = heti_t_text_in(name, capacity);
+    heti_t_format(&text, "%s:%d", iface->name, iface->host_memory ? threads : desc->ordinal & 255);
+    if (part > 0) heti_t_format(&text, ":%d-%d", part & 2047, (part >> 11) - 1);
+    if (desc->isa > 0 && desc->isa <= HET_ISA_AMX) heti_t_format(&text, ":%s", isa[desc->isa]);
 }
 
-static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_profile *device) {
-    const het_device_desc *desc = m->desc->desc->layout.devices != NULL ? &m->desc->desc->layout.devices[i] : NULL;
-    const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
-    const int64_t threads = desc != NULL && desc->threads > 0 ? desc->threads : 1;
-    const char *const isa[] = { HETRAIN_ISA_NAMES };
-    heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
-    device->beside = iface->queues != NULL;
-    /* of several that are not the processor each has a name */
-    heti_t_format(&name, "%s:%d", iface->name, iface->host_memory ? threads : desc->ordinal);
-    if (desc != NULL && desc->isa > 0 && desc->isa <= HET_ISA_AMX) heti_t_format(&name, ":%s", isa[desc->isa]);
+/* Devices of one name are one kind: the first of i's. */
+static int64_t heti_s_first_alike(const het_desc *desc, int64_t i) {
+    const het_device_desc *device = desc->layout.devices;
+    char name[48], other[48];
+    if (i > 0) het_device_name(&device[i], name, sizeof name);
+    for (int64_t k = 0; k < i; k++) {
+        het_device_name(&device[k], other, sizeof other);
+        if (device[k].iface == device[i].iface && strcmp(name, other) == 0) return k;
+    }
+    return i;
 }
 
 /* The description that contexts are made from, and everything of it that is not measured. */
@@ -3761,13 +3764,19 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 }
 
 static het_result heti_s_measure_all(heti_s_measure *m) {
+    het_device_desc device;
     int64_t i, n;
+    memset(&device, 0, sizeof device); /* the CPU, where none is told */
     HETI_T_TRY(heti_t_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
         m->group[i] = first < i ? m->group[first] : n++;
     }
-    for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
+    for (i = m->context.layout.device_count; i-- > 0;) {
+        if (m->context.layout.devices != NULL) device = m->context.layout.devices[i];
+        het_device_name(&device, m->profile->device[m->group[i]].name, sizeof m->profile->device->name);
+        m->profile->device[m->group[i]].beside = device.iface != NULL && device.iface->queues != NULL;
+    }
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
     else HETI_T_COPY(m->original, m->desc->desc->units, m->profile->units);

@@ -764,6 +764,11 @@ static int bench_sweep(bench_model *m, int64_t steps) {
     return DONE;
 }
 
+/* Of the CUDA runtime; its errors are an enum. */
+int cudaMemGetInfo(size_t *available, size_t *all);
+int cudaDeviceGetAttribute(int *value, int attribute, int device);
+enum { MULTIPROCESSORS = 16 }; /* cudaDevAttrMultiProcessorCount */
+
 /* ---- two contexts on one card (burst parallel training, arXiv 2112.10065) ---- */
 
 typedef struct background {
@@ -785,36 +790,58 @@ static void *background_run(void *user) {
     return NULL;
 }
 
-/* Steps of a context that goes first alone, those of another alone, and both at once. */
-static int bench_beside(bench_model *m, int64_t steps) {
-    bench_model first = *m, behind = *m;
+/* Both at once, `alone` what their steps take alone on the whole card: the first one's time, the speed of the other, in shares of that. */
+static het_result print_beside(bench_model *first, bench_model *behind, const char *name, int64_t steps, const double *alone) {
     background b;
     pthread_t thread;
-    double alone = 0, other = 0, both = 0, each;
-    int status;
+    double both = 0, each;
+    het_result result;
     memset(&b, 0, sizeof b);
-    first.options = HET_CUDA_FIRST, b.model = &behind;
-    behind.sequences = m->sequences / 4 > 0 ? m->sequences / 4 : 1;
-    b.result = model_measure(&behind, "beside_behind_alone", steps, &other);
-    if (b.result == HET_OK) b.result = model_measure(&first, "beside_first_alone", steps, &alone);
-    if (b.result != HET_OK || pthread_create(&thread, NULL, background_run, &b) != 0) {
-        (void)model_close(&first, HET_OK);
-        return model_close(&behind, b.result != HET_OK ? b.result : HET_ERR_OOM);
-    }
-    status = (int)model_steps(&first, steps, &both);
+    b.model = behind;
+    if (pthread_create(&thread, NULL, background_run, &b) != 0) return HET_ERR_OOM;
+    result = model_steps(first, steps, &both);
     __atomic_store_n(&b.stop, 1, __ATOMIC_SEQ_CST);
     (void)pthread_join(thread, NULL);
     each = b.steps > 0 ? b.seconds / (double)b.steps : 0;
-    if (status == HET_OK && b.result == HET_OK)
-        printf("{\"name\":\"beside\",\"ms\":%.6g,\"of_alone\":%.4g,\"behind_steps\":%lld,\"behind_ms\":%.6g,\"behind_of_alone\":%.4g}\n",
-               1e3 * both, both / alone, (long long)b.steps, 1e3 * each, each > 0 ? other / each : 0);
-    status = model_close(&first, (het_result)status) | model_close(&behind, b.result);
-    return status == DONE ? DONE : FAILED;
+    if (result == HET_OK && b.result == HET_OK)
+        printf("{\"name\":\"%s\",\"ms\":%.6g,\"of_alone\":%.4g,\"behind_steps\":%lld,\"behind_ms\":%.6g,\"behind_of_alone\":%.4g}\n",
+               name, 1e3 * both, both / alone[0], (long long)b.steps, 1e3 * each, each > 0 ? alone[1] / each : 0);
+    fflush(stdout);
+    return result != HET_OK ? result : b.result;
+}
+
+/* The first of two contexts alone, the other alone, and both at once: with what the first one leaves of the card for the other, with some of its
+   multiprocessors, and with these for nobody else. */
+static int bench_beside(bench_model *m, int64_t steps) {
+    static const struct { const char *name; int of, own; } forms[] = { { "beside", 0, 0 }, { "beside_16th", 16, 0 }, { "beside_8th", 8, 0 },
+        { "beside_8th_own", 8, 1 }, { "beside_4th_own", 4, 1 }, { "beside_half_own", 2, 1 } };
+    bench_model first = *m, behind = *m;
+    double alone[2] = { 0, 0 }, part;
+    int all = 0, status;
+    size_t i;
+    first.options = HET_CUDA_FIRST;
+    behind.sequences = m->sequences / 4 > 0 ? m->sequences / 4 : 1;
+    (void)cudaDeviceGetAttribute(&all, MULTIPROCESSORS, 0);
+    status = model_close(&behind, model_measure(&behind, "beside_behind_alone", steps, &alone[1])) |
+             model_close(&first, model_measure(&first, "beside_first_alone", steps, &alone[0]));
+    for (i = 0; i < sizeof forms / sizeof *forms && status == DONE; i++) {
+        const int some = forms[i].of > 0 ? all / forms[i].of / 8 * 8 : 0; /* groups of 8, or of what divides it */
+        char name[64];
+        het_result result;
+        first.device.ordinal = forms[i].own ? HET_PART(0, some, all - 1) : 0;
+        behind.device.ordinal = some > 0 ? HET_PART(0, 0, some - 1) : 0;
+        snprintf(name, sizeof name, "%s_behind_alone", forms[i].name);
+        result = model_measure(&behind, name, steps, &part);
+        if (result != HET_OK) return model_close(&behind, result);
+        snprintf(name, sizeof name, "%s_first_alone", forms[i].name);
+        result = model_measure(&first, name, steps, &part);
+        if (result == HET_OK) result = print_beside(&first, &behind, forms[i].name, steps, alone);
+        status = model_close(&first, result) | model_close(&behind, HET_OK);
+    }
+    return status;
 }
 
 /* ---- device memory from step to step ---- */
-
-int cudaMemGetInfo(size_t *available, size_t *all); /* of the CUDA runtime; its errors are an enum */
 
 /* After a step of the largest length, one of each length, `rounds` times: how often the device's memory was asked for since that step, and by how
    much the card's free memory has shrunk since the round before. The first round loads the kernels of short lengths. */

@@ -18,6 +18,7 @@
 #include <vector>
 #ifdef HETC_EMULATED
 #include "emulator.h"
+#include <cuda.h>
 #include <cuda_runtime.h>
 #endif
 #include "hetrain_cuda.cu"
@@ -906,7 +907,7 @@ typedef struct rig {
     het_parallel parallel;
 } rig;
 
-static void rig_start(rig *r, int32_t options)
+static void rig_start(rig *r, int32_t options, int32_t ordinal = 0)
 {
     het_device_config config;
     memset(r, 0, sizeof *r);
@@ -917,6 +918,7 @@ static void rig_start(rig *r, int32_t options)
     config.allocator = &r->allocator;
     config.parallel = &r->parallel;
     config.threads = 1;
+    config.ordinal = ordinal;
     EXPECT_OK(r->d->create(&config, &r->self));
     EXPECT_OK(r->d->queues->create(r->self, &r->queue));
     EXPECT_OK(r->d->queues->event_create(r->self, &r->event));
@@ -1069,6 +1071,73 @@ static void queues_that_go_first(void **)
     assert_int_equal(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
     assert_int_equal(priority[0], least);
     assert_int_equal(priority[1], (least + greatest) / 2);
+    stand_down();
+}
+
+/* A function of the driver. */
+template <class Call> static Call *driver(Call *, const char *name)
+{
+    void *entry = nullptr;
+    assert_int_equal(cudaGetDriverEntryPointByVersion(name, &entry, 12050, cudaEnableDefault), cudaSuccess);
+    return reinterpret_cast<Call *>(entry);
+}
+#define DRIVER(call) driver(static_cast<decltype(&call)>(nullptr), #call)
+
+/* Multiprocessors that a queue's kernels run on, 0: all; *each, their groups. */
+static int multiprocessors(const rig *r, int *each)
+{
+    het_device device;
+    CUdevResource resource;
+    CUgreenCtx part = nullptr;
+    memset(&device, 0, sizeof device);
+    device.iface = r->d;
+    device.self = r->self;
+    assert_int_equal(DRIVER(cuDeviceGetDevResource)(0, &resource, CU_DEV_RESOURCE_TYPE_SM), 0);
+    *each = static_cast<int>(resource.sm.minSmPartitionSize);
+    assert_int_equal(DRIVER(cuStreamGetGreenCtx)(static_cast<CUstream>(het_cuda_stream(&device, r->queue)), &part), 0);
+    if (part == nullptr) return 0;
+    assert_int_equal(DRIVER(cuGreenCtxGetDevResource)(part, &resource, CU_DEV_RESOURCE_TYPE_SM), 0);
+    return static_cast<int>(resource.sm.smCount);
+}
+
+/* Kernels stay in their part, the one that goes to the end has what is left over, and the bits are those of the whole card, with one rank and with
+   a rank in each of two parts. */
+static void parts_of_a_card(void **)
+{
+    het_error error;
+    het_ctx *ctx = NULL;
+    support_run run;
+    int each, all = 0;
+    rig r;
+    stand_in(1);
+    assert_int_equal(cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+    rig_start(&r, 0);
+    assert_int_equal(multiprocessors(&r, &each), 0);
+    rig_end(&r);
+    rig_start(&r, HET_CUDA_FIRST, HET_PART(0, each, 3 * each - 1));
+    assert_int_equal(multiprocessors(&r, &each), 2 * each);
+    rig_end(&r);
+    rig_start(&r, 0, HET_PART(0, each, all - 1));
+    assert_int_equal(multiprocessors(&r, &each), all - each);
+    rig_end(&r);
+
+    start(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT);
+    run.device[0].iface = het_cuda_device();
+    const trained whole = train(&run, LAYOUT);
+    run.device[0].ordinal = HET_PART(0, 0, each - 1);
+    expect_equal(whole, train(&run, LAYOUT));
+    for (const int part : { HET_PART(0, 1, 1), HET_PART(0, each, each - 1), HET_PART(0, 0, all) }) { /* within a group, none, beyond the last */
+        run.device[0].ordinal = part;
+        EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "cuda:0:|multiprocessors|whole groups");
+    }
+    support_run_ranks(&run, 2);
+    for (int i = 0; i < 2; i++) {
+        run.device[i].iface = het_cuda_device();
+        run.device[i].ordinal = HET_PART(0, i * each, (i + 1) * each - 1);
+    }
+    support_run_plan(&run, "pp", NULL, 1);
+    expect_equal(whole, train(&run, LAYOUT));
+    support_run_end(&run);
     stand_down();
 }
 
@@ -1611,7 +1680,7 @@ static int may_be_lost(const char *call)
 {
     static const char *const quiet[] = { "cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy", "cudaStreamQuery", "cudaSetDevice",
                                          "cudaGraphExecDestroy",
-                                         "cublasLtDestroy", "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy",
+                                         "cublasLtDestroy", "cuGreenCtxDestroy", "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy",
                                          "cublasLtMatmulPreferenceDestroy" };
     for (const char *name : quiet)
         if (strcmp(call, name) == 0) return 1;
@@ -1626,6 +1695,7 @@ static void fail_each(int64_t ranks, const char *plan, int64_t step, int64_t *tr
     stand_in(1);
     tiny(&run, ranks);
     if (plan != NULL) support_run_plan(&run, plan, NULL, 1);
+    else run.device[0].ordinal = HET_PART(0, 8, 15);
     run.desc.guard.skip_bad_steps = HET_YES; /* as nothing is computed, no step has a verdict */
     standin_skip(1);
     for (int64_t n = 0;; n += step) {
@@ -1659,7 +1729,7 @@ static void every_call_fails_in_turn(void **)
     print_message("%d calls failed in turn: %s\n", static_cast<int>(tried), names.c_str());
     assert_true(tried > 600);
     for (const char *name : { "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaGraphDestroy",
-                              "cudaGraphExecDestroy", "cublasLtMatmul", "kernel launch" })
+                              "cudaGraphExecDestroy", "cublasLtMatmul", "kernel launch", "cuDevSmResourceSplitByCount", "cuGreenCtxStreamCreate" })
         if (names.find(std::string(name) + ' ') == std::string::npos) fail_msg("%s was not among the calls", name);
 }
 
@@ -1706,6 +1776,9 @@ static void cards_that_are_not_there(void **)
     run.device[0].ordinal = 1;
     standin_old(1);
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "cuda:1|7.0|8.0 is needed");
+    standin_old(2);
+    run.device[0].ordinal = HET_PART(1, 0, 7);
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_DEVICE, error.text, "cuda:1|cuDeviceGetDevResource|cudaErrorCallRequiresNewerDriver");
     standin_old(0);
     run.device[0].ordinal = 2;
     run.device[0].iface = het_cpu_device();
@@ -1720,6 +1793,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events), cmocka_unit_test(queues_that_go_first),
+        cmocka_unit_test(parts_of_a_card),
         cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(rows_with_room_for_chunks), cmocka_unit_test(more_shapes_than_places),
         cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
         cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),

@@ -112,10 +112,14 @@ layouts() {
 
 # What a context leaves of the card, given to another one behind it: a step of few tokens, which alone leaves much.
 beside() {
-    does log bench_cuda beside $model 1 $((length / 4)) $((50 * steps))
-    holds "$(field log beside of_alone) <= 1.05 && $(field log beside behind_of_alone) > 0" "$(cat log)"
-    works "${card:+$card: }$model, 1 x $((length / 4)) tokens: $(field log beside_first_alone ms) ms alone, $(field log beside ms) ms" \
-        "($(field log beside of_alone) of it) beside another that goes behind and keeps $(field log beside behind_of_alone) of the speed it has alone"
+    local said form
+    does log bench_cuda beside $model 1 $((length / 4)) $(is "$length < 1024" && echo 2 || echo 250)
+    for form in beside beside_8th beside_16th; do
+        said+="${said:+, }$form $(field log $form of_alone) and $(field log $form behind_of_alone)"
+    done
+    holds "$(field log beside_16th of_alone) <= 1.05 && $(field log beside_16th behind_of_alone) > 0" "$(cat log)"
+    works "${card:+$card: }$model, 1 x $((length / 4)) tokens: $(field log beside_first_alone ms | tail -n 1) ms alone; its time, and the speed of" \
+        "another that goes behind, on all multiprocessors or an 8th or 16th of them, in shares of alone: $said"
 }
 
 case $1 in

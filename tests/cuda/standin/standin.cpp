@@ -1,5 +1,6 @@
 /* The stand-in for the CUDA runtime and cuBLASLt: see standin.h. One lock around everything; work runs on the thread that asks for progress. */
 #include "cublasLt.h"
+#include "cuda.h"
 #include "nccl.h"
 #include "emulator.h"
 
@@ -24,7 +25,10 @@ struct CUstream_st {
     uint64_t issued, done;
     std::deque<std::function<int()>> work; /* 0: it cannot run yet */
     work_list *kept; /* being captured */
+    CUgreenCtx part;
 };
+struct CUdevResourceDesc_st { CUdevResource part; }; /* the driver's to the process's end, as one never frees them */
+struct CUgreenCtx_st { int device; CUdevResource part; int streams; };
 struct CUgraph_st { int device; work_list work; };
 struct CUgraphExec_st {
     int device;
@@ -202,8 +206,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     guard g(gpu.lock);
     CALL(cudaErrorInvalidValue);
     CHECK(device >= 0 && device < gpu.devices, "cudaDeviceGetAttribute: no such device");
-    *value = attribute == cudaDevAttrComputeCapabilityMajor ? (gpu.old ? 7 : 9) : attribute == cudaDevAttrComputeCapabilityMinor ? 0
-           : attribute == cudaDevAttrMultiProcessorCount ? 4 : 227 * 1024;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? (gpu.old == 1 ? 7 : 9) : attribute == cudaDevAttrComputeCapabilityMinor ? 0
+           : attribute == cudaDevAttrMultiProcessorCount ? 132 : 227 * 1024;
     return cudaSuccess;
 }
 
@@ -220,7 +224,7 @@ cudaError_t standin_ask_threads(cudaFuncAttributes *attributes)
 {
     guard g(gpu.lock);
     if (told_to_fail("cudaFuncGetAttributes")) return failed(cudaErrorInvalidValue);
-    CHECK(!gpu.old, "cudaFuncGetAttributes: there is no code for this card");
+    CHECK(gpu.old != 1, "cudaFuncGetAttributes: there is no code for this card");
     attributes->maxThreadsPerBlock = 64;
     return cudaSuccess;
 }
@@ -365,17 +369,123 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
+static cudaError_t make_stream(cudaStream_t *stream, int priority, CUgreenCtx part)
 {
-    guard g(gpu.lock);
-    CALL(cudaErrorMemoryAllocation);
     CHECK(priority <= 0 && priority >= -5, "a priority that the card has not");
     NOT_CAPTURING();
     *stream = new CUstream_st();
     (*stream)->device = current_device;
     (*stream)->priority = priority;
+    (*stream)->part = part;
     gpu.streams.push_back(*stream);
     gpu.count.live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    return make_stream(stream, priority, nullptr);
+}
+
+/* ---- green contexts: as of an H100, whose 132 multiprocessors come in groups of 8 ---- */
+
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(device == current_device && type == CU_DEV_RESOURCE_TYPE_SM, "cuDeviceGetDevResource of something else");
+    *resource = { type, 0, 0, { 132, 8, 8 } };
+    return cudaSuccess;
+}
+
+CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned *groups, const CUdevResource *input, CUdevResource *remaining, unsigned flags,
+                                     unsigned least)
+{
+    static unsigned splits;
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(input->split == 0 && flags == 0 && least > 0, "a split of what was split, or of nothing");
+    const unsigned each = (least + 7) / 8 * 8, whole = input->sm.smCount / each;
+    if (*groups > whole) *groups = whole;
+    splits++;
+    for (unsigned i = 0; i < *groups; i++) result[i] = { CU_DEV_RESOURCE_TYPE_SM, splits, i * each, { each, 8, 8 } };
+    *remaining = { CU_DEV_RESOURCE_TYPE_SM, splits, *groups * each, { input->sm.smCount - *groups * each, 8, 8 } };
+    return cudaSuccess;
+}
+
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *made, CUdevResource *resources, unsigned count)
+{
+    static std::deque<CUdevResourceDesc_st> all;
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(count > 0, "a part of nothing");
+    CUdevResource sum = resources[0];
+    for (unsigned i = 1; i < count; i++) {
+        CHECK(resources[i].split == sum.split && resources[i].first == sum.first + sum.sm.smCount, "groups of two splits, or not in a row");
+        sum.sm.smCount += resources[i].sm.smCount;
+    }
+    all.push_back({ sum });
+    *made = &all.back();
+    return cudaSuccess;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc chosen, CUdevice device, unsigned flags)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    CHECK(device == current_device && flags == CU_GREEN_CTX_DEFAULT_STREAM, "cuGreenCtxCreate on another device");
+    *made = new CUgreenCtx_st{ device, chosen->part, 0 };
+    gpu.count.live++;
+    return cudaSuccess;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx part)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(part->streams == 0, "cuGreenCtxDestroy before its streams");
+    delete part;
+    gpu.count.live--;
+    return fails ? cudaErrorUnknown : cudaSuccess;
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx part, unsigned flags, int priority)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    CHECK(part->device == current_device && flags == CU_STREAM_NON_BLOCKING, "cuGreenCtxStreamCreate on another device");
+    part->streams++;
+    return make_stream(stream, priority, part);
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *part)
+{
+    guard g(gpu.lock);
+    *part = stream->part;
+    return cudaSuccess;
+}
+
+CUresult cuGreenCtxGetDevResource(CUgreenCtx part, CUdevResource *resource, CUdevResourceType)
+{
+    guard g(gpu.lock);
+    *resource = part->part;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version, unsigned long long)
+{
+#define ENTRY(call) { #call, reinterpret_cast<void *>(&call) }
+    static const struct { const char *name; void *function; } entries[] = {
+        ENTRY(cuDeviceGetDevResource), ENTRY(cuDevSmResourceSplitByCount), ENTRY(cuDevResourceGenerateDesc), ENTRY(cuGreenCtxCreate),
+        ENTRY(cuGreenCtxDestroy), ENTRY(cuGreenCtxStreamCreate), ENTRY(cuStreamGetGreenCtx), ENTRY(cuGreenCtxGetDevResource) };
+#undef ENTRY
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    *function = nullptr; /* what the driver does not have is no error */
+    for (const auto &entry : entries)
+        if (version >= 12050 && gpu.old != 2 && strcmp(entry.name, name) == 0) *function = entry.function;
     return cudaSuccess;
 }
 
@@ -396,6 +506,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     CHECK(stream->done == stream->issued, "cudaStreamDestroy of a stream whose work cannot end yet");
     for (size_t i = 0; i < gpu.streams.size(); i++)
         if (gpu.streams[i] == stream) { gpu.streams.erase(gpu.streams.begin() + static_cast<long>(i)); break; }
+    if (stream->part != nullptr) stream->part->streams--;
     delete stream;
     gpu.count.live--;
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
@@ -586,6 +697,7 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInitializationError: return "cudaErrorInitializationError";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorCallRequiresNewerDriver: return "cudaErrorCallRequiresNewerDriver";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";

@@ -36,7 +36,8 @@ void standin_skip(int on);                   /* 1: kernels and products are coun
 void standin_refuse(int how);                /* cuBLASLt refuses GELU: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic;
                                                 3: at the call; 4: its candidates have a bad state */
 void standin_stall(int on);                  /* 1: no work runs any more */
-void standin_old(int on);                    /* 1: cards of compute capability 7.0, for which there is no code */
+void standin_old(int on);                    /* 1: cards of compute capability 7.0, for which there is no code; 2: a driver
+                                                without green contexts */
 standin_count standin_counted(void);
 /* Runs on the stream, in its order, while device memory may be touched. cudaGetLastError says whether it was taken. */
 void standin_enqueue(struct CUstream_st *stream, std::function<void()> work);
