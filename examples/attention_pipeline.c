@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS = 4, LAYERS = 4, CONTEXT = 64, MICRO_BATCHES = 8, STEPS = 3, UNITS = 3 * LAYERS + 2, STAGES = 2 * LAYERS + 1 };
+enum { RANKS = 4, CONTEXT = 64, MICRO_BATCHES = 8, STEPS = 3 };
 
 /* Forward calls of the rank: attention of a micro-batch; calls made again, [0] of units with weights, [1] of attention. */
 typedef struct calls { int attention[MICRO_BATCHES], again[2]; } calls;
@@ -21,8 +21,7 @@ static het_result count(void *user, const het_hook_info *info) {
     return HET_OK;
 }
 
-/* Stage 2 i: behind layer i - 1 and before layer i, on rank i mod RANKS in all pipelines; stage 2 i + 1: attention of layer i, of pipeline p on rank
-   p. */
+/* Weights of stage 2 i are on rank i mod RANKS in all pipelines, attention of pipeline p on rank p. */
 static het_result make_plan(het_plan **plan, het_error *error) {
     het_plan shape;
     het_result result;
@@ -37,9 +36,8 @@ static het_result make_plan(het_plan **plan, het_error *error) {
         (*plan)->first_stage[p + 1] = (p + 1) * STAGES;
         for (s = 0; s < STAGES; s++) {
             het_stage *stage = &(*plan)->stage[p * STAGES + s];
-            stage->pipeline = p, stage->rank = s % 2 == 1 ? p : s / 2 % RANKS;
-            stage->unit_begin = s == 0 ? 0 : s % 2 == 1 ? 3 * (s / 2) + 2 : 3 * (s / 2);
-            stage->unit_end = s == STAGES - 1 ? UNITS : s % 2 == 1 ? stage->unit_begin + 1 : 3 * (s / 2) + 2;
+            stage->pipeline = p;
+            set_stage(stage, s, s % 2 == 1 ? p : s / 2 % RANKS);
             stage->recompute = s % 2 == 1 || s == STAGES - 1 ? HET_RECOMPUTE_NONE : HET_RECOMPUTE_STAGE;
         }
     }
@@ -47,7 +45,7 @@ static het_result make_plan(het_plan **plan, het_error *error) {
 }
 
 static het_result train(const het_batch *batch, int ranks, calls *to, uint64_t *hash, het_error *error) {
-    het_unit plain[2 * LAYERS + 2], units[UNITS];
+    het_unit units[UNITS];
     het_device_desc device[RANKS];
     het_plan *plan = NULL;
     het_step_info info;
@@ -55,18 +53,13 @@ static het_result train(const het_batch *batch, int ranks, calls *to, uint64_t *
     het_ctx *ctx = NULL;
     het_result result;
     size_t weights = 0;
-    int64_t made = 0, i;
+    int64_t i;
     memset(&desc, 0, sizeof desc), memset(device, 0, sizeof device);
-    desc.model.family = HET_LLAMA, desc.model.layers = LAYERS, desc.model.width = WIDTH, desc.model.heads = HEADS, desc.model.context = CONTEXT;
-    desc.model.vocab = 256, desc.model.tied = HET_NO;
     desc.limits.max_tokens = CONTEXT, desc.limits.max_micro_batches = MICRO_BATCHES;
     desc.layout.devices = device, desc.layout.device_count = ranks;
-    result = het_model_complete(&desc.model, error);
-    if (result == HET_OK) result = het_model_units(&desc.model, plain, 2 * LAYERS + 2, &made, error);
+    result = describe(&desc, CONTEXT, ranks > 1 ? units : NULL, error);
     if (result == HET_OK && ranks > 1) {
-        units[0] = plain[0], units[UNITS - 1] = plain[made - 1]; /* embed, head */
-        for (i = 1; i < UNITS - 1; i++) units[i] = plain[(i - 1) / 3 * 2 + 1], units[i].iface = &parts[(i - 1) % 3];
-        desc.units = units, desc.unit_count = UNITS, desc.host.hook = count, desc.host.user = to;
+        desc.host.hook = count, desc.host.user = to;
         result = make_plan(&plan, error);
         desc.layout.plan = plan;
     }

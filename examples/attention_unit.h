@@ -1,12 +1,12 @@
-/* The units of examples/attention_pipeline.c: a llama layer as three programs, one before attention, attention, one behind it. Parameters have the
-   names of the built-in units', and so their values. */
+/* The model of examples/attention_pipeline.c and attention_team.c: a llama layer is three programs, one before attention, attention, one behind it.
+   Parameters have the names of the built-in units', and so their values. */
 #ifndef ATTENTION_UNIT_H
 #define ATTENTION_UNIT_H
 #include "hetrain.h"
 
 #include <string.h>
 
-enum { WIDTH = 64, HEADS = 4 };
+enum { WIDTH = 64, HEADS = 4, LAYERS = 4, UNITS = 3 * LAYERS + 2, STAGES = 2 * LAYERS + 1 };
 
 /* y[i] = x W_i^T for `count` matrices of `out` rows. Matrices that read the same x share one chain of its gradient. */
 static void products(het_program *p, int x, int count, const char *const *name, int64_t out, int *y) {
@@ -57,5 +57,29 @@ static het_result behind_describe(const het_unit *unit, het_unit_info *info) {
 
 #define PROGRAM(name) { HETRAIN_UNIT_VERSION, #name, name##_describe, het_program_forward, het_program_backward_input, het_program_backward_weight }
 static const het_unit_iface parts[3] = { PROGRAM(before), PROGRAM(core), PROGRAM(behind) };
+
+/* A model of bytes. units: [UNITS], those of desc where it is not NULL; else the built-in ones are. */
+static het_result describe(het_desc *desc, int context, het_unit *units, het_error *error) {
+    het_unit plain[2 * LAYERS + 2];
+    het_result result;
+    int64_t made = 0;
+    int i;
+    desc->model.family = HET_LLAMA, desc->model.layers = LAYERS, desc->model.width = WIDTH, desc->model.heads = HEADS, desc->model.context = context;
+    desc->model.vocab = 256, desc->model.tied = HET_NO;
+    result = het_model_complete(&desc->model, error);
+    if (result == HET_OK) result = het_model_units(&desc->model, plain, 2 * LAYERS + 2, &made, error);
+    if (result != HET_OK || units == NULL) return result;
+    units[0] = plain[0], units[UNITS - 1] = plain[made - 1]; /* embed, head */
+    for (i = 1; i < UNITS - 1; i++) units[i] = plain[(i - 1) / 3 * 2 + 1], units[i].iface = &parts[(i - 1) % 3];
+    desc->units = units, desc->unit_count = UNITS;
+    return HET_OK;
+}
+
+/* Stage 2 i of a pipeline: behind layer i - 1 and before layer i; stage 2 i + 1: attention of layer i. */
+static void set_stage(het_stage *stage, int s, int rank) {
+    stage->rank = rank;
+    stage->unit_begin = s == 0 ? 0 : s % 2 == 1 ? 3 * (s / 2) + 2 : 3 * (s / 2);
+    stage->unit_end = s == STAGES - 1 ? UNITS : s % 2 == 1 ? stage->unit_begin + 1 : 3 * (s / 2) + 2;
+}
 
 #endif
