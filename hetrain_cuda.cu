@@ -87,6 +87,9 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 #include <cuda.h> /* types alone: the driver's library is not linked */
 #include <cuda_runtime.h>
 #include <cublasLt.h>
+#if defined(CUDART_VERSION) && CUDART_VERSION < 12050
+#error "hetrain_cuda.cu needs CUDA 12.5 or newer"
+#endif
 #endif
 
 #define HETC_TRY(call) do { const het_result hetc_tried = \

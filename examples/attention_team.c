@@ -1,8 +1,8 @@
-/* A pipeline over the slices of one long sequence, whose attention all devices share (SlimPipe's aim, arXiv 2504.14519). Late slices have more keys, so
-   that stages that attend themselves, each to another slice, work for different times. Here layers are three units (examples/attention_unit.h): ranks
-   0 to 3 have those with weights, ranks 4 to 7, one more on each of the same devices, are a team that divides attention by heads. So whatever slice is
-   attended to, each device has a quarter of it, keys and values lie divided, and no weight is anywhere twice. Attention's work is counted op by op.
-   The weights after some steps are those of the built-in layers on one rank, bit for bit. */
+/* A pipeline over the slices of one long sequence, whose attention all devices share (SlimPipe's aim, arXiv 2504.14519). Late slices have more keys,
+   so that stages that attend themselves, each to another slice, work for different times. Here layers are three units (examples/attention_unit.h):
+   ranks 0 to 3 have those with weights, ranks 4 to 7, one more on each of the same devices, are a team that divides attention by heads. So whatever
+   slice is attended to, each device has a quarter of it, keys and values lie divided, and no weight is anywhere twice. Attention's work is counted
+   op by op. The weights after some steps are those of the built-in layers on one rank, bit for bit. */
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
 #include "hetrain_plan.h"
@@ -124,7 +124,7 @@ int main(void) {
     }
     for (i = 0; i < DEVICES; i++) attended += counted[i].ops;
     for (i = DEVICES; i < RANKS; i++) attended += counted[i].ops - OPS;
-    printf("attention of %d slices a micro-batch: %d ops a device, the largest share of any is %.3f of an equal one; stages that attend themselves, to "
-           "slices one behind the other, have up to %.3f\n", SLICES, OPS, spread(), 4.0 * 7 / (1 + 3 + 5 + 7));
+    printf("attention of %d slices a micro-batch: %d ops a device, the largest share of any is %.3f of an equal one; stages that attend themselves, "
+           "to slices one behind the other, have up to %.3f\n", SLICES, OPS, spread(), 4.0 * 7 / (1 + 3 + 5 + 7));
     return one == all && attended == 0 && spread() <= 1.1 ? 0 : 1;
 }

@@ -85,9 +85,9 @@ static const het_device_iface *layout_timed(int32_t options) {
 }
 #endif
 
-/* N of cuda:N[:B-E][:fast][:atomic][:first][:eager|:timed]: which card, and its multiprocessors B to E alone; fast: tf32 for f32 and algorithms chosen by timing; atomic: attention's backward
-   pass in five products, with other bits in each run; first: before other contexts on the card; eager: without graphs; timed: and each op by itself,
-   with a table of them at the end. */
+/* N of cuda:N[:B-E][:fast][:atomic][:first][:eager|:timed]: which card; B-E: its multiprocessors B to E alone; fast: tf32 for f32 and algorithms
+   chosen by timing; atomic: attention's backward pass in five products, with other bits in each run; first: before other contexts on the card; eager:
+   without graphs; timed: and each op by itself, with a table of them at the end. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
     const size_t length = strcspn(digits, ":");

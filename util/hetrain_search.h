@@ -235,13 +235,13 @@ typedef struct het_measure_desc {
     uint32_t end_canary;
 } het_measure_desc;
 /* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the
-   chain. Devices of one name (below) are one kind, measured at full speed: speeds only matter to how
-   ranks disturb each other. With several devices the link "threads" between the first two is
+   chain. Devices of one name (below) are one kind, measured at full speed: speeds only matter to
+   how ranks disturb each other. With several devices the link "threads" between the first two is
    measured too. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile,
                                                               het_error *error);
-/* The name of a device in profiles: "cpu:2" or "cpu:2:amx", its threads; "cuda:0" or "cuda:0:96-131"
-   (HET_PART), which one. Threads: any. */
+/* The name of a device in profiles: "cpu:2" or "cpu:2:amx", its threads; "cuda:0" or
+   "cuda:0:96-131" (HET_PART), which one. Threads: any. */
 HETRAIN_API void het_device_name(const het_device_desc *desc, char *name, size_t capacity);
 
 /* ---- files ----
