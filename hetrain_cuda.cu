@@ -3993,17 +3993,17 @@ static het_result hetc_take_part(hetc_device *device) {
     enum { GROUPS = 64 };
     CUdevResource all, group[GROUPS], rest;
     CUdevResourceDesc chosen;
-    unsigned groups = GROUPS - 1, each, begin, end = static_cast<unsigned>(device->part_end);
-    const int first = static_cast<int>(device->part_first);
+    const int first = static_cast<int>(device->part_first), last = static_cast<int>(device->part_end) - 1;
+    unsigned groups = GROUPS - 1, each, whole, begin, end = static_cast<unsigned>(last + 1);
     if (end == 0 && first == 0) return HET_OK;
     HETC_DRIVER(device, cuDeviceGetDevResource, (device->ordinal, &all, CU_DEV_RESOURCE_TYPE_SM));
     HETC_DRIVER(device, cuDevSmResourceSplitByCount, (group, &groups, &all, &rest, 0, all.sm.minSmPartitionSize));
-    each = group[0].sm.smCount, begin = static_cast<unsigned>(first) / each;
-    if (end == all.sm.smCount && end > groups * each) group[groups++] = rest, end = groups * each;
+    each = group[0].sm.smCount, whole = groups * each, begin = static_cast<unsigned>(first) / each;
+    if (end == all.sm.smCount && end > whole) group[groups++] = rest, end = groups * each;
     if (static_cast<unsigned>(first) % each != 0 || end % each != 0 || begin * each >= end || end > groups * each) {
-        snprintf(device->text, sizeof device->text, "cuda:%d:%d-%d: of its multiprocessors a part takes whole groups "
-                 "of %u, and the last part those up to %u", static_cast<int>(device->ordinal), first,
-                 static_cast<int>(device->part_end) - 1, each, all.sm.smCount - 1);
+        snprintf(device->text, sizeof device->text, "cuda:%d:%d-%d: of its multiprocessors a part has whole groups of "
+                 "%u, the last of which ends before %u, or goes to %u", static_cast<int>(device->ordinal), first, last,
+                 each, whole, all.sm.smCount - 1);
         return HET_ERR_INVALID;
     }
     HETC_ENTRY(device, &device->drop_part, cuGreenCtxDestroy);
