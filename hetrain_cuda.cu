@@ -3987,8 +3987,8 @@ static het_result hetc_check_card(hetc_device *device) {
     return HET_OK;
 }
 
-/* A part of a card is a green context (CUDA Driver API, 6.35). Multiprocessors come in groups; those
-   behind the last one belong to the part that goes to the end. */
+/* A part of a card is a green context (CUDA Driver API, 6.35). Multiprocessors come in groups; what
+   is behind the last one belongs to the part that goes to the end. */
 static het_result hetc_take_part(hetc_device *device) {
     enum { GROUPS = 64 };
     CUdevResource all, group[GROUPS], rest;
