@@ -1,6 +1,7 @@
-/* A device that takes what it says: ops compute nothing, and the large ones sleep for their multiply-adds at STEADY_RATE a second, times the
-   speed that `ordinal` gives in thousandths. What a machine does from second to second then hardly matters, so that predictions are held against
-   what the engine does: order, waiting, messages. Memory, copies and sums between ranks are real. */
+/* A device that takes what it says: the large ops of another one, the null device or the CPU, sleep until their multiply-adds have taken their time at
+   STEADY_RATE a second, times the speed that `ordinal` gives in thousandths. What a machine does from second to second then hardly matters, so that
+   predictions are held against what the engine does: order, waiting, messages. Memory, copies and sums between ranks are real. Included where
+   seconds_now() is. */
 #ifndef BENCH_STEADY_H
 #define BENCH_STEADY_H
 
@@ -11,11 +12,12 @@
 #define STEADY_RATE 4e10
 
 typedef struct steady {
-    double rate, owed; /* multiply-adds a second; seconds that it slept too long */
-    void *null;
+    const het_device_iface *inner;
+    double rate, owed; /* multiply-adds a second; seconds that it took too long, at most a millisecond where it computes: ops are not to become short */
+    void *self;        /* the inner one's */
 } steady;
 
-static het_device_iface steady_iface;
+static het_device_iface steady_iface[2]; /* of the null device, of the CPU */
 
 /* Pairs of a query and a key of the slice, as if there were no window, times the width. */
 static double steady_pairs(const het_attention_args *a) {
@@ -53,33 +55,37 @@ static double steady_work(const het_op *op) {
     }
 }
 
-static het_result steady_create(const het_device_config *config, void **self) {
+static het_result steady_make(const het_device_iface *inner, const het_device_config *config, void **self) {
     steady *d = (steady *)calloc(1, sizeof *d);
     het_device_config first = *config;
     het_result result;
     if (d == NULL) return HET_ERR_OOM;
     d->rate = STEADY_RATE * config->ordinal / 1000;
-    first.ordinal = 0;
-    if ((result = het_null_device()->create(&first, &d->null)) != HET_OK) { free(d); return result; }
+    d->inner = inner, first.ordinal = 0;
+    if ((result = inner->create(&first, &d->self)) != HET_OK) { free(d); return result; }
     *self = d;
     return HET_OK;
 }
+static het_result steady_create(const het_device_config *config, void **self) { return steady_make(het_null_device(), config, self); }
+static het_result steady_create_cpu(const het_device_config *config, void **self) { return steady_make(het_cpu_device(), config, self); }
 
 static void steady_destroy(void *self) {
-    het_null_device()->destroy(((steady *)self)->null);
+    ((steady *)self)->inner->destroy(((steady *)self)->self);
     free(self);
 }
 
-static const char *steady_last_error(void *self) { return het_null_device()->last_error(((steady *)self)->null); }
-static void *steady_alloc(void *self, size_t size) { return het_null_device()->alloc(((steady *)self)->null, size); }
-static void steady_free(void *self, void *pointer, size_t size) { het_null_device()->free(((steady *)self)->null, pointer, size); }
-static int32_t steady_supports(void *self, const het_op *op) { return het_null_device()->supports(((steady *)self)->null, op); }
-static size_t steady_workspace(void *self, const het_op *op) { return het_null_device()->workspace(((steady *)self)->null, op); }
+static const char *steady_last_error(void *self) { return ((steady *)self)->inner->last_error(((steady *)self)->self); }
+static void *steady_alloc(void *self, size_t size) { return ((steady *)self)->inner->alloc(((steady *)self)->self, size); }
+static void steady_free(void *self, void *pointer, size_t size) { ((steady *)self)->inner->free(((steady *)self)->self, pointer, size); }
+static int32_t steady_supports(void *self, const het_op *op) { return ((steady *)self)->inner->supports(((steady *)self)->self, op); }
+static size_t steady_workspace(void *self, const het_op *op) { return ((steady *)self)->inner->workspace(((steady *)self)->self, op); }
 
-/* The thread sleeps to a microsecond, and what it slept too long the next op has less. */
+/* The thread sleeps to a microsecond, and what an op took too long the next one has less. */
 static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
     steady *d = (steady *)self;
-    const double seconds = steady_work(op) / d->rate, begin = seconds_now(), wanted = seconds - d->owed;
+    const double seconds = steady_work(op) / d->rate, begin = seconds_now();
+    const het_result result = d->inner->run(d->self, queue, op);
+    const double wanted = seconds - d->owed - (seconds_now() - begin);
     struct timespec nap;
     if (seconds > 0 && wanted > 0) {
 #ifdef __linux__
@@ -88,18 +94,20 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
         nap.tv_sec = (time_t)wanted, nap.tv_nsec = (long)((wanted - (double)nap.tv_sec) * 1e9);
         (void)nanosleep(&nap, NULL);
     }
-    if (seconds > 0) d->owed = seconds_now() - begin - wanted;
-    return het_null_device()->run(d->null, queue, op);
+    if (seconds > 0) d->owed += seconds_now() - begin - seconds;
+    if (d->owed > 1e-3 && d->inner != het_null_device()) d->owed = 1e-3;
+    return result;
 }
 
-/* These devices instead. Their speeds also slow down, as with other devices, what ranks do beside ops. */
-static void steady_take(het_device_desc *device, int64_t devices) {
-    steady_iface = *het_null_device();
-    steady_iface.name = "steady", steady_iface.create = steady_create, steady_iface.destroy = steady_destroy;
-    steady_iface.last_error = steady_last_error, steady_iface.alloc = steady_alloc, steady_iface.free = steady_free;
-    steady_iface.supports = steady_supports, steady_iface.workspace = steady_workspace, steady_iface.run = steady_run;
+/* These devices instead, which compute or not. Their speeds also slow down, as with other devices, what ranks do beside ops. */
+static void steady_take(het_device_desc *device, int64_t devices, int computes) {
+    het_device_iface *table = &steady_iface[computes];
+    *table = computes ? *het_cpu_device() : *het_null_device();
+    table->name = "steady", table->create = computes ? steady_create_cpu : steady_create, table->destroy = steady_destroy;
+    table->last_error = steady_last_error, table->alloc = steady_alloc, table->free = steady_free;
+    table->supports = steady_supports, table->workspace = steady_workspace, table->run = steady_run;
     for (int64_t i = 0; i < devices; i++)
-        device[i].iface = &steady_iface, device[i].ordinal = device[i].speed > 0 ? (int32_t)(1000 * device[i].speed + 0.5) : 1000;
+        device[i].iface = table, device[i].ordinal = device[i].speed > 0 ? (int32_t)(1000 * device[i].speed + 0.5) : 1000;
 }
 
 #endif
