@@ -1,6 +1,6 @@
-/* A device that takes what it says: the large ops of another one, the null device or the CPU, sleep until their multiply-adds have taken their time at
-   STEADY_RATE a second, times the speed that `ordinal` gives in thousandths. What a machine does from second to second then hardly matters, so that
-   predictions are held against what the engine does: order, waiting, messages. Memory, copies and sums between ranks are real. Included where
+/* A device that takes what it says: the large ops of another one, the null device or the CPU, sleep until their multiply-adds have taken their time
+   at STEADY_RATE a second, times the speed that `ordinal` gives in thousandths. What a machine does from second to second then hardly matters, so
+   that predictions are held against what the engine does: order, waiting, messages. Memory, copies and sums between ranks are real. Included where
    seconds_now() is. */
 #ifndef BENCH_STEADY_H
 #define BENCH_STEADY_H
@@ -13,7 +13,7 @@
 
 typedef struct steady {
     const het_device_iface *inner;
-    double rate, owed; /* multiply-adds a second; seconds that it took too long, at most a millisecond where it computes: ops are not to become short */
+    double rate, owed; /* multiply-adds a second; seconds that it took too long: 0 where it computes, so that no op becomes short */
     void *self;        /* the inner one's */
 } steady;
 
@@ -95,7 +95,7 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
         (void)nanosleep(&nap, NULL);
     }
     if (seconds > 0) d->owed += seconds_now() - begin - seconds;
-    if (d->owed > 1e-3 && d->inner != het_null_device()) d->owed = 1e-3;
+    if (d->inner != het_null_device()) d->owed = 0;
     return result;
 }
 
