@@ -825,7 +825,7 @@ static int bench_beside(bench_model *m, int64_t steps) {
     status = model_close(&behind, model_measure(&behind, "beside_behind_alone", steps, &alone[1])) |
              model_close(&first, model_measure(&first, "beside_first_alone", steps, &alone[0]));
     for (i = 0; i < sizeof forms / sizeof *forms && status == DONE; i++) {
-        const int some = forms[i].of > 0 ? all / forms[i].of / 8 * 8 : 0; /* groups of 8, or of what divides it */
+        const int some = forms[i].of == 0 ? 0 : all / forms[i].of < 8 ? 8 : all / forms[i].of / 8 * 8; /* groups of 8, or of what divides it */
         char name[64];
         het_result result;
         first.device.ordinal = forms[i].own ? HET_PART(0, some, all - 1) : 0;
