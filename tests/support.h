@@ -102,7 +102,7 @@ void support_batch_one_granule(support_batch *batch);
 /* The data of a few steps. A step is a list of blocks (a granule of whole sequences, or one long sequence with its granules), written as the
    lengths of their sequences: "17|5,0,9" is a block of one sequence and one of three. Blocks beyond 512 tokens keep their pieces. */
 #define SUPPORT_MAX_STEPS 8
-#define SUPPORT_MAX_BLOCKS 8
+#define SUPPORT_MAX_BLOCKS 16
 #define SUPPORT_SHORT "17|5,0,9|48|1|30,2|3,3,3"
 #define SUPPORT_LONG "1100|40,1|600"
 typedef struct support_data {

@@ -42,11 +42,11 @@ static double seconds_now(void) { return now(NULL); }
 #include "bench/steady.h"
 
 /* Devices that compute at a share of STEADY_RATE, far below what the processor does, whatever else is at work. */
-static void compute_steadily(support_run *run, int64_t devices, double share)
+static void compute_steadily(support_run *run, int64_t devices, double share, int form)
 {
     int64_t i;
     for (i = 0; i < devices; i++) run->device[i].speed = share;
-    steady_take(run->device, devices, 1);
+    steady_take(run->device, devices, form);
     for (i = 0; i < devices; i++) run->device[i].speed = 1;
 }
 
@@ -244,7 +244,7 @@ static void row_0_19(void **state)
     start(&run, HET_LLAMA, 1, "40", 3);
     run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4, run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
     run.desc.limits.max_micro_batches = OMNI;
-    compute_steadily(&run, 3, 0.03);
+    compute_steadily(&run, 3, 0.03, STEADY_COMPUTES);
     run.device[2].speed = 1.0 / 3;
     for (i = 0; i < OMNI; i++) {
         support_batch_start(&o.batch[i]);
@@ -1048,9 +1048,11 @@ static void row_3_15(void **state)
 }
 
 /* One step: seconds from the first to the last compute action of the first ranks, what these take together, and what ranks compute nothing;
-   of each stage and kind the shortest action so far, or NULL. */
+   of each stage and kind the times of its actions so far, or NULL. */
 typedef struct step_times { double span, busy, idle; } step_times;
-static step_times step_of(het_ctx *ctx, const support_run *run, const char *layout, int64_t ranks, double shortest[4][4])
+enum { MOST_TIMES = 128 };
+typedef struct action_times { double value[MOST_TIMES]; int count; } action_times;
+static step_times step_of(het_ctx *ctx, const support_run *run, const char *layout, int64_t ranks, action_times taken[4][4])
 {
     double begin = 1e30, end = 0;
     step_times times = { 0, 0, 0 };
@@ -1063,9 +1065,10 @@ static step_times step_of(het_ctx *ctx, const support_run *run, const char *layo
             const het_record *a = &t.record[i];
             if (a->action.kind > HET_ACTION_W) continue;
             begin = fmin(begin, a->start), end = fmax(end, a->end), times.busy += a->end - a->start;
-            if (shortest != NULL) {
-                double *least = &shortest[a->action.stage][a->action.kind & 3];
-                *least = fmin(*least, a->end - a->start);
+            if (taken != NULL) {
+                action_times *of = &taken[a->action.stage][a->action.kind & 3];
+                assert_true(of->count < MOST_TIMES);
+                of->value[of->count++] = a->end - a->start;
             }
         }
     }
@@ -2289,14 +2292,26 @@ static int of_the_encoder(void *user, const char *parameter)
     return strstr(parameter, "embed") != NULL || (layer != NULL && atoi(layer + 7) < 4);
 }
 
+/* The lower median; 0 of nothing. */
+static double median_of(const double *value, int count)
+{
+    int i, k, below;
+    for (k = 0; k < count; k++) {
+        for (i = below = 0; i < count; i++) below += value[i] < value[k] || (value[i] == value[k] && i < k);
+        if (below == (count - 1) / 2) return value[k];
+    }
+    return 0;
+}
+static double time_of(const action_times *a) { return median_of(a->value, a->count); }
+
 /* Costs that were measured. */
-static void costs_of(het_costs *costs, het_stage_cost cost[4], double shortest[4][4])
+static void costs_of(het_costs *costs, het_stage_cost cost[4], action_times taken[4][4])
 {
     int64_t i;
     memset(costs, 0, sizeof *costs), memset(cost, 0, 4 * sizeof *cost);
     for (i = 0; i < 4; i++) {
-        cost[i].forward.base = shortest[i][HET_ACTION_F], cost[i].backward.base = shortest[i][HET_ACTION_B];
-        cost[i].input.base = shortest[i][HET_ACTION_I], cost[i].weight.base = shortest[i][HET_ACTION_W];
+        cost[i].forward.base = time_of(&taken[i][HET_ACTION_F]), cost[i].backward.base = time_of(&taken[i][HET_ACTION_B]);
+        cost[i].input.base = time_of(&taken[i][HET_ACTION_I]), cost[i].weight.base = time_of(&taken[i][HET_ACTION_W]);
     }
     costs->stage = cost;
 }
@@ -2313,15 +2328,15 @@ static double makespan_of(const het_plan *plan, const het_schedule *schedule, co
 }
 
 /* The least idle time of six steps. */
-static double idle_of(support_run *run, const het_schedule *schedule, double shortest[4][4], uint64_t *weights)
+static double idle_of(support_run *run, const het_schedule *schedule, action_times taken[4][4], uint64_t *weights)
 {
     double best = 1e30;
     het_ctx *ctx;
     int step;
     run->desc.layout.schedule = schedule;
     ctx = support_create(&run->desc);
-    for (step = 0; step < 16; step++) shortest[step / 4][step % 4] = 1e30;
-    for (step = 0; step < 6; step++) best = fmin(best, step_of(ctx, run, "0|1|2|3|4|5|6|7", BACKBONE_RANKS, shortest).idle);
+    memset(taken, 0, 16 * sizeof **taken);
+    for (step = 0; step < 6; step++) best = fmin(best, step_of(ctx, run, "0|1|2|3|4|5|6|7", BACKBONE_RANKS, taken).idle);
     *weights = support_hash(ctx);
     het_destroy(ctx);
     return best;
@@ -2335,7 +2350,8 @@ static void row_1_10(void **state)
     static const char plan[] = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[5,9]},"
                                "{\"rank\":0,\"units\":[9,13]},{\"rank\":1,\"units\":[13,18]}]}]}";
     const int64_t counts[1] = { ENCODED };
-    double shortest[4][4], idle[2];
+    double idle[2];
+    action_times taken[4][4];
     het_schedule *schedule[2] = { NULL, NULL };
     het_stage_cost cost[4];
     uint64_t weights[3];
@@ -2345,7 +2361,7 @@ static void row_1_10(void **state)
     support_run run;
     int64_t i;
     (void)state;
-    EXPECT_ERROR(het_model_parse("llama:layers=8,width=192,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
     support_run_start(&run, &model, 1, "120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120");
     run.desc.frozen = of_the_encoder;
     {
@@ -2355,17 +2371,17 @@ static void row_1_10(void **state)
         het_destroy(ctx);
     }
     support_run_ranks(&run, BACKBONE_RANKS);
-    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 1;
+    compute_steadily(&run, BACKBONE_RANKS, 0.2, STEADY_CATCHES_UP);
     support_run_plan(&run, plan, NULL, 1);
     EXPECT_ERROR(het_plan_cuts(&run.desc, run.plan, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_schedule_read(run.plan, first, sizeof first - 1, NULL, &schedule[0], &error), HET_OK, error.text, "");
     snprintf(run.plan->schedule, sizeof run.plan->schedule, "zb-h1");
-    (void)idle_of(&run, NULL, shortest, &weights[1]); /* what halves of a backward pass take */
-    costs_of(&costs, cost, shortest);
-    idle[0] = idle_of(&run, schedule[0], shortest, &weights[0]);
-    for (i = 0; i < 4; i++) cost[i].forward.base = shortest[i][HET_ACTION_F], cost[i].backward.base = shortest[i][HET_ACTION_B];
+    (void)idle_of(&run, NULL, taken, &weights[1]); /* what halves of a backward pass take */
+    costs_of(&costs, cost, taken);
+    idle[0] = idle_of(&run, schedule[0], taken, &weights[0]);
+    for (i = 0; i < 4; i++) cost[i].forward.base = time_of(&taken[i][HET_ACTION_F]), cost[i].backward.base = time_of(&taken[i][HET_ACTION_B]);
     EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs, NULL, &schedule[1], &error), HET_OK, error.text, "");
-    idle[1] = idle_of(&run, schedule[1], shortest, &weights[1]);
+    idle[1] = idle_of(&run, schedule[1], taken, &weights[1]);
     met(idle[1] <= idle[0] / 2 && weights[0] == weights[2] && weights[1] == weights[2],
         "two ranks, each with a stage of a frozen encoder and one of the backbone, 8 micro-batches: idle %.1f ms a step with the encoder first, "
         "%.1f ms with its forwards in the backbone's bubbles; weights %016llx both times, and on one rank", 1e3 * idle[0], 1e3 * idle[1],
@@ -2404,20 +2420,21 @@ static het_result modality_backward_input(const het_unit_call *c)
 }
 static het_result modality_backward_weight(const het_unit_call *c) { return of_modality(c, het_unit_mlp()->backward_weight); }
 
-/* Batches full of images and batches full of text in turns, through image units and text units on two ranks. Lists for what each kind of batch takes
-   against the best lists for both. */
+/* Batches full of images and batches full of text in turns, through image units and text units on two ranks that take a given time. Lists for what
+   each kind of batch takes against the best lists for both. */
 static void row_1_4(void **state)
 {
-    enum { UNITS = 10, NAMED = 5 };
+    enum { UNITS = 10, NAMED = 5, BATCHES = 16, STEPS = 4 };
     static const het_unit_iface iface = { HETRAIN_UNIT_VERSION, "modality", modality_describe, modality_forward, modality_backward_input,
                                           modality_backward_weight };
     static const char *const named[NAMED] = { "1f1b", "interleaved", "gpipe", "zb-h1", "greedy" };
-    static const char *const layout[2] = { "01|01|01|01|01|01|01|01", "23|23|23|23|23|23|23|23" };
+    static const char *const layout[2] = { "01|01|01|01|01|01|01|01|01|01|01|01|01|01|01|01", "23|23|23|23|23|23|23|23|23|23|23|23|23|23|23|23" };
     static const char plan[] = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,5]},"
                                "{\"rank\":0,\"units\":[5,7]},{\"rank\":1,\"units\":[7,10]}]}]}";
     static const int32_t modality[2] = { 0, 1 };
-    const int64_t counts[1] = { ENCODED };
-    double shortest[2][4][4], own[2], best = 1e30, measured[2] = { 1e30, 1e30 }, worst = 0, apart;
+    const int64_t counts[1] = { BATCHES };
+    action_times taken[2][4][4];
+    double own[2], best = 1e30, measured[2] = { 1e30, 1e30 }, worst = 0, apart;
     const char *which = "";
     het_schedule *timed[2] = { NULL, NULL };
     het_stage_cost cost[2][4];
@@ -2431,7 +2448,7 @@ static void row_1_4(void **state)
     het_ctx *ctx, *one;
     int64_t count, i, k, v;
     (void)state;
-    EXPECT_ERROR(het_model_parse("llama:layers=8,width=192,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_model_complete(&model, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_model_units(&model, all, 18, &count, &error), HET_OK, error.text, "");
     for (k = i = 0; i < count; i++) {
@@ -2440,25 +2457,25 @@ static void row_1_4(void **state)
         if (unit[k].iface == het_unit_mlp()) unit[k].iface = &iface, unit[k].settings = &modality[k > 4];
         unit[k++].model = NULL;
     }
-    support_run_start(&run, &model, 1, "120,120,120|8|8|120,120,120,120");
+    support_run_start(&run, &model, 1, "120,120,120,120|8|8|120,120,120,120");
     run.desc.units = unit, run.desc.unit_count = UNITS;
-    run.desc.limits.max_micro_batches = ENCODED;
+    run.desc.limits.max_micro_batches = BATCHES;
     one = support_create(&run.desc);
     support_run_ranks(&run, BACKBONE_RANKS);
-    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 1;
+    compute_steadily(&run, BACKBONE_RANKS, 0.2, STEADY_CATCHES_UP);
     run.plan = support_plan(plan, "gpipe", UNITS, BACKBONE_RANKS, 1);
     run.desc.layout.plan = run.plan;
     ctx = support_create(&run.desc);
     memset(&replan, 0, sizeof replan);
-    for (i = 0; i < 32; i++) shortest[i / 16][i / 4 % 4][i % 4] = 1e30;
+    memset(taken, 0, sizeof taken);
     for (k = 0; k < 2; k++) { /* whole backward passes, then split ones */
-        for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], BACKBONE_RANKS, shortest[i % 2]);
+        for (i = 0; i < 2 * STEPS; i++) (void)step_of(ctx, &run, layout[i % 2], BACKBONE_RANKS, taken[i % 2]);
         snprintf(run.plan->schedule, sizeof run.plan->schedule, "zb-h1");
         replan.plan = run.plan;
         if (k == 0) EXPECT_OK(het_replan(ctx, &replan));
     }
     for (v = 0; v < 2; v++) {
-        costs_of(&costs[v], cost[v], shortest[v]);
+        costs_of(&costs[v], cost[v], taken[v]);
         EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs[v], NULL, &timed[v], &error), HET_OK, error.text, "");
         own[v] = makespan_of(run.plan, timed[v], &costs[v]);
     }
@@ -2473,7 +2490,7 @@ static void row_1_4(void **state)
         if (both < best) best = both, which = k >= 2 ? named[k - 2] : k == 0 ? "those for images" : "those for text";
         if (k >= 2) het_schedule_free(lists);
     }
-    for (i = 0; i < 12; i++) { /* each batch with its lists */
+    for (i = 0; i < 2 * STEPS; i++) { /* each batch with its lists */
         replan.schedule = timed[i % 2];
         EXPECT_OK(het_replan(ctx, &replan));
         (void)support_step(ctx, &run.data, 0, layout[i % 2]);
@@ -2482,12 +2499,12 @@ static void row_1_4(void **state)
         het_ctx *alone;
         run.desc.layout.schedule = timed[v];
         alone = support_create(&run.desc);
-        for (i = 0; i < 6; i++) measured[v] = fmin(measured[v], step_of(alone, &run, layout[v], BACKBONE_RANKS, shortest[v]).span);
+        for (i = 0; i < STEPS; i++) measured[v] = fmin(measured[v], step_of(alone, &run, layout[v], BACKBONE_RANKS, NULL).span);
         het_destroy(alone);
     }
     run.desc.layout.schedule = NULL;
     for (v = 0; v < 2; v++) worst = fmax(worst, fabs(measured[v] / own[v] - 1));
-    for (i = 0; i < 36; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
+    for (i = 0; i < 6 * STEPS; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
     weights[0] = support_hash(one), weights[1] = support_hash(ctx);
     apart = best / (own[0] + own[1]);
     met(apart >= 1.1 && worst <= 0.1 && weights[0] == weights[1],
@@ -2497,6 +2514,113 @@ static void row_1_4(void **state)
     for (v = 0; v < 2; v++) het_schedule_free(timed[v]);
     het_destroy(ctx), het_destroy(one);
     support_run_end(&run);
+}
+
+/* CrossPipe: four stages on two sites, half a forward pass or two of them between: lists for what was measured, with at most as many activations as
+   1f1b keeps, predicted and run. */
+enum { SITE_RANKS = 4, SITE_BATCHES = 8, SITE_STEPS = 7 };
+typedef struct sites { support_run run; het_profile *profile; double predicted, timed, other; } sites;
+
+/* The median of some steps in seconds, and the weights behind them. */
+static double median_step(const sites *s, const het_schedule *lists, uint64_t *weights)
+{
+    static const char *const layout = "0|1|2|3|4|5|6|7";
+    het_desc desc = s->run.desc;
+    double took[SITE_STEPS];
+    het_ctx *ctx;
+    int step;
+    desc.layout.schedule = lists;
+    ctx = support_create(&desc);
+    (void)support_step(ctx, &s->run.data, 0, layout);
+    for (step = 0; step < SITE_STEPS; step++) {
+        const double begin = now(NULL);
+        (void)support_step(ctx, &s->run.data, 0, layout);
+        took[step] = now(NULL) - begin;
+    }
+    *weights = support_hash(ctx);
+    het_destroy(ctx);
+    return median_of(took, SITE_STEPS);
+}
+
+/* With `delay` seconds between the sites: whether both lists train the same weights. */
+static int across_sites(sites *s, double delay)
+{
+    const int64_t counts[1] = { SITE_BATCHES };
+    double tokens[SITE_BATCHES], pairs[SITE_BATCHES];
+    int64_t first[50], i;
+    char text[400];
+    het_link link[4];
+    het_schedule *compute = NULL, *whole = NULL;
+    het_simulation *simulation = NULL;
+    het_cluster *cluster = NULL;
+    het_plan_costs *costs = NULL;
+    het_blocks blocks;
+    het_error error;
+    uint64_t weights[2];
+    snprintf(text, sizeof text, "{\"link\":{\"latency\":%.9f},\"members\":[{\"name\":\"site\",\"count\":2,\"link\":{\"latency\":%.9f},"
+             "\"members\":[{\"device\":\"%s\",\"count\":2}]}]}", delay + s->profile->link[0].latency, s->profile->link[0].latency,
+             s->profile->device[0].name);
+    EXPECT_ERROR(het_cluster_read(text, strlen(text), NULL, &cluster, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_costs(s->profile, s->run.plan, cluster, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    for (i = 0; i < SITE_BATCHES; i++) tokens[i] = 120, pairs[i] = 60 * 121;
+    costs->costs.tokens = tokens, costs->costs.pairs = pairs;
+    for (i = 0; i < s->profile->blocks; i++) first[i] = s->profile->block[i].first_use;
+    first[i] = s->profile->uses;
+    blocks.count = s->profile->blocks, blocks.start = first, blocks.unit = s->profile->use;
+    EXPECT_ERROR(het_schedule_timed(s->run.plan, counts, &costs->costs, NULL, &compute, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_complete(s->run.plan, &blocks, compute, NULL, &whole, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_simulate_costs(s->run.plan, whole, costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+    s->predicted = simulation->makespan;
+    for (i = 0; i < 4; i++) link[i].from = i / 2, link[i].to = 2 + i % 2, link[i].latency = delay, link[i].bandwidth = 0;
+    s->run.desc.emulate.links = link, s->run.desc.emulate.link_count = 4;
+    s->timed = median_step(s, compute, &weights[0]);
+    s->other = median_step(s, NULL, &weights[1]);
+    s->run.desc.emulate.links = NULL, s->run.desc.emulate.link_count = 0;
+    het_simulation_free(simulation);
+    het_schedule_free(compute);
+    het_schedule_free(whole);
+    het_plan_costs_free(costs);
+    het_cluster_free(cluster);
+    return weights[0] == weights[1];
+}
+
+static void row_1_17(void **state)
+{
+    static const double passes[2] = { 0.5, 2 };
+    double forward;
+    het_measure_desc measure;
+    het_plan_costs *costs = NULL;
+    const het_cost *cost;
+    het_model_desc model;
+    het_error error;
+    sites s[2];
+    int i, same = 1, close = 1, shorter = 1;
+    (void)state;
+    memset(&measure, 0, sizeof measure);
+    memset(s, 0, sizeof s);
+    EXPECT_ERROR(het_model_parse("llama:layers=4,width=128,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&s[0].run, &model, 1, "120|120|120|120|120|120|120|120");
+    support_run_ranks(&s[0].run, SITE_RANKS);
+    compute_steadily(&s[0].run, SITE_RANKS, 0.1, STEADY_COMPUTES);
+    support_run_plan(&s[0].run, "pp", "1f1b", 1);
+    s[0].run.plan->memory_limit = SITE_RANKS; /* as 1f1b keeps on its first rank */
+    measure.desc = &s[0].run.desc, measure.seconds = 2, measure.length = 120, measure.now = now;
+    EXPECT_ERROR(het_profile_measure(&measure, &s[0].profile, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_costs(s[0].profile, s[0].run.plan, NULL, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    cost = &costs->stage[1].forward;
+    forward = cost->base + 120 * cost->token + 60 * 121 * cost->pair;
+    het_plan_costs_free(costs);
+    s[1] = s[0];
+    for (i = 0; i < 2; i++) {
+        same &= across_sites(&s[i], passes[i] * forward);
+        close &= s[i].timed < 1.1 * s[i].predicted && s[i].predicted < 1.1 * s[i].timed;
+        shorter &= s[i].timed < s[i].other;
+    }
+    met(same && close && shorter, "a forward pass takes %.1f ms; half of one between the sites: predicted %.1f ms, measured %.1f, 1f1b %.1f; two of them: "
+        "predicted %.1f ms, measured %.1f, 1f1b %.1f", 1e3 * forward, 1e3 * s[0].predicted, 1e3 * s[0].timed, 1e3 * s[0].other,
+        1e3 * s[1].predicted, 1e3 * s[1].timed, 1e3 * s[1].other);
+    het_profile_free(s[0].profile);
+    support_run_end(&s[0].run);
 }
 
 /* Parallel training without compromising convergence: bits and speed of 1 and 2 threads. */
@@ -2757,7 +2881,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_4),
-    cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15),
+    cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15), cmocka_unit_test(row_1_17),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21), cmocka_unit_test(row_3_8),

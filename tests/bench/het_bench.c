@@ -828,7 +828,7 @@ static int bench_team(bench *b) {
         runner *run = ranks_next(&r, label[i], i > 0 ? 2 : 1, b->cpu, 1);
         char plan[300] = "dp";
         if (i > 0) run->device[1].speed = 1.0 / 3.0;
-        if (b->set.steady) steady_take(run->device, i > 0 ? 2 : 1, 0);
+        if (b->set.steady) steady_take(run->device, i > 0 ? 2 : 1, STEADY_SLEEPS);
         if (i > 0)
             snprintf(plan, sizeof plan, "{\"teams\":[{\"ranks\":[0,1],%s}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,%lld]}]}],"
                      "\"state_shares\":[3,1]}", team[i], (long long)(2 * r.model.layers + 2));

@@ -203,7 +203,7 @@ static int predict_configure(predictor *p, prediction *c) {
     if (status == 0) status = c->whole != NULL ? predict_lay_out_whole(p, c) : predict_lay_out(p, c);
     if (status != 0) return status;
     for (i = 0; i < c->ranks.devices; i++) c->speed[i] = c->ranks.device[i].speed > 0 ? c->ranks.device[i].speed : 1;
-    if (p->all->set.steady) steady_take(c->ranks.device, c->ranks.devices, 0);
+    if (p->all->set.steady) steady_take(c->ranks.device, c->ranks.devices, STEADY_SLEEPS);
     for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
     for (i = 0; i < count; i++) {
         c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;

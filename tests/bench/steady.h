@@ -13,11 +13,13 @@
 
 typedef struct steady {
     const het_device_iface *inner;
-    double rate, owed; /* multiply-adds a second; seconds that it took too long: 0 where it computes, so that no op becomes short */
+    double rate, owed; /* multiply-adds a second; seconds that it took too long and gives back, unless STEADY_COMPUTES: no op becomes short */
+    int forgets;
     void *self;        /* the inner one's */
 } steady;
 
-static het_device_iface steady_iface[2]; /* of the null device, of the CPU */
+enum { STEADY_SLEEPS, STEADY_COMPUTES, STEADY_CATCHES_UP, STEADY_FORMS }; /* the null device; the CPU, twice */
+static het_device_iface steady_iface[STEADY_FORMS];
 
 /* Pairs of a query and a key of the slice, as if there were no window, times the width. */
 static double steady_pairs(const het_attention_args *a) {
@@ -55,19 +57,20 @@ static double steady_work(const het_op *op) {
     }
 }
 
-static het_result steady_make(const het_device_iface *inner, const het_device_config *config, void **self) {
+static het_result steady_make(int form, const het_device_config *config, void **self) {
     steady *d = (steady *)calloc(1, sizeof *d);
     het_device_config first = *config;
     het_result result;
     if (d == NULL) return HET_ERR_OOM;
     d->rate = STEADY_RATE * config->ordinal / 1000;
-    d->inner = inner, first.ordinal = 0;
-    if ((result = inner->create(&first, &d->self)) != HET_OK) { free(d); return result; }
+    d->inner = form == STEADY_SLEEPS ? het_null_device() : het_cpu_device(), d->forgets = form == STEADY_COMPUTES, first.ordinal = 0;
+    if ((result = d->inner->create(&first, &d->self)) != HET_OK) { free(d); return result; }
     *self = d;
     return HET_OK;
 }
-static het_result steady_create(const het_device_config *config, void **self) { return steady_make(het_null_device(), config, self); }
-static het_result steady_create_cpu(const het_device_config *config, void **self) { return steady_make(het_cpu_device(), config, self); }
+static het_result steady_create_null(const het_device_config *config, void **self) { return steady_make(STEADY_SLEEPS, config, self); }
+static het_result steady_create_cpu(const het_device_config *config, void **self) { return steady_make(STEADY_COMPUTES, config, self); }
+static het_result steady_create_late(const het_device_config *config, void **self) { return steady_make(STEADY_CATCHES_UP, config, self); }
 
 static void steady_destroy(void *self) {
     ((steady *)self)->inner->destroy(((steady *)self)->self);
@@ -95,15 +98,16 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
         (void)nanosleep(&nap, NULL);
     }
     if (seconds > 0) d->owed += seconds_now() - begin - seconds;
-    if (d->inner != het_null_device()) d->owed = 0;
+    if (d->forgets) d->owed = 0;
     return result;
 }
 
-/* These devices instead, which compute or not. Their speeds also slow down, as with other devices, what ranks do beside ops. */
-static void steady_take(het_device_desc *device, int64_t devices, int computes) {
-    het_device_iface *table = &steady_iface[computes];
-    *table = computes ? *het_cpu_device() : *het_null_device();
-    table->name = "steady", table->create = computes ? steady_create_cpu : steady_create, table->destroy = steady_destroy;
+/* These devices instead. Their speeds also slow down, as with other devices, what ranks do beside ops. */
+static void steady_take(het_device_desc *device, int64_t devices, int form) {
+    static het_result (*const create[STEADY_FORMS])(const het_device_config *, void **) = { steady_create_null, steady_create_cpu, steady_create_late };
+    het_device_iface *table = &steady_iface[form];
+    *table = form == STEADY_SLEEPS ? *het_null_device() : *het_cpu_device();
+    table->name = "steady", table->create = create[form], table->destroy = steady_destroy;
     table->last_error = steady_last_error, table->alloc = steady_alloc, table->free = steady_free;
     table->supports = steady_supports, table->workspace = steady_workspace, table->run = steady_run;
     for (int64_t i = 0; i < devices; i++)
