@@ -41,13 +41,41 @@ static double now(void *user)
 static double seconds_now(void) { return now(NULL); }
 #include "bench/steady.h"
 
-/* Devices that compute at a share of STEADY_RATE, far below what the processor does, whatever else is at work. */
-static void compute_steadily(support_run *run, int64_t devices, double share, int form)
+/* Devices that compute at a share of STEADY_RATE, far below what the processor does, whatever else is at work; each but the first at `less` of it. */
+static void compute_steadily(support_run *run, int64_t devices, double share, double less, int form)
 {
     int64_t i;
-    for (i = 0; i < devices; i++) run->device[i].speed = share;
+    for (i = 0; i < devices; i++) run->device[i].speed = i == 0 ? share : less * share;
     steady_take(run->device, devices, form);
     for (i = 0; i < devices; i++) run->device[i].speed = 1;
+}
+
+/* The lower median; 0 of nothing. */
+static double median_of(const double *value, int count)
+{
+    int i, k, below;
+    for (k = 0; k < count; k++) {
+        for (i = below = 0; i < count; i++) below += value[i] < value[k] || (value[i] == value[k] && i < k);
+        if (below == (count - 1) / 2) return value[k];
+    }
+    return 0;
+}
+
+/* The median of some steps in seconds, and the weights behind them. */
+static double median_step(const support_run *run, const char *layout, uint64_t *weights)
+{
+    enum { STEPS = 7 };
+    het_ctx *ctx = support_create(&run->desc);
+    double took[STEPS];
+    int step;
+    for (step = -1; step < STEPS; step++) {
+        const double begin = now(NULL);
+        (void)support_step(ctx, &run->data, 0, layout);
+        if (step >= 0) took[step] = now(NULL) - begin;
+    }
+    *weights = support_hash(ctx);
+    het_destroy(ctx);
+    return median_of(took, STEPS);
 }
 
 /* The largest difference of two contexts' arrays, over all parameters, relative to the largest element of each parameter. */
@@ -73,6 +101,18 @@ static double worst_difference(het_ctx *a, het_ctx *b, het_array what)
         free(y);
     }
     return worst;
+}
+
+/* The profile of devices that were measured with sequences of this length. */
+static het_profile *profile_of(const support_run *run, int64_t length)
+{
+    het_measure_desc measure;
+    het_profile *profile = NULL;
+    het_error error;
+    memset(&measure, 0, sizeof measure);
+    measure.desc = &run->desc, measure.seconds = 2, measure.length = length, measure.now = now;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_OK, error.text, "");
+    return profile;
 }
 
 static void start(support_run *run, het_family family, int steps, const char *blocks, int64_t ranks)
@@ -226,7 +266,6 @@ static void row_0_19(void **state)
 {
     support_run run;
     omni o;
-    het_measure_desc measure;
     het_profile *profile = NULL;
     het_cluster *cluster = NULL;
     het_search_desc search;
@@ -238,13 +277,12 @@ static void row_0_19(void **state)
     int taken[2];
     (void)state;
     memset(&o, 0, sizeof o);
-    memset(&measure, 0, sizeof measure);
     memset(&search, 0, sizeof search);
     memset(&desc, 0, sizeof desc);
     start(&run, HET_LLAMA, 1, "40", 3);
     run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4, run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
     run.desc.limits.max_micro_batches = OMNI;
-    compute_steadily(&run, 3, 0.03, STEADY_COMPUTES);
+    compute_steadily(&run, 3, 0.03, 1, STEADY_COMPUTES);
     run.device[2].speed = 1.0 / 3;
     for (i = 0; i < OMNI; i++) {
         support_batch_start(&o.batch[i]);
@@ -252,11 +290,7 @@ static void row_0_19(void **state)
         o.list[i] = o.batch[i].batch;
     }
     support_run_plan(&run, "dp", NULL, 1);
-    measure.desc = &run.desc;
-    measure.seconds = 1;
-    measure.length = 40;
-    measure.now = now;
-    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_OK, error.text, "");
+    profile = profile_of(&run, 40);
     EXPECT_ERROR(het_cluster_flat(3, NULL, 1e-6, 0, NULL, &cluster, &error), HET_OK, error.text, "");
     for (i = 0; i < 3; i++) {
         snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", profile->device[0].name);
@@ -371,12 +405,65 @@ static int steps_until_moved(clocked *c, const support_run *run, const het_searc
     return moved - 6;
 }
 
+/* HETHUB: two unlike devices, each alone and both in one pipeline that the planner cuts: steps a second beside the sum of the two alone. */
+static void row_0_4(void **state)
+{
+    enum { TOKENS = 120, BATCHES = 16 };
+    static const char *const layout = "0|1|2|3|4|5|6|7|0|1|2|3|4|5|6|7";
+    static const double share[2] = { 0.3, 0.12 };
+    const het_link link = { 0, 1, 1e-3, 2e7 };
+    double took[3], sum;
+    uint64_t weights[3];
+    het_cluster *cluster = NULL;
+    het_search *found = NULL;
+    het_search_desc search;
+    het_profile *profile;
+    het_model_desc model;
+    het_error error;
+    support_run run;
+    int64_t i;
+    (void)state;
+    memset(&search, 0, sizeof search);
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "120|120|120|120|120|120|120|120");
+    run.desc.limits.max_micro_batches = BATCHES;
+    support_run_ranks(&run, 1);
+    for (i = 1; i >= 0; i--) {
+        compute_steadily(&run, 1, share[i], 1, STEADY_COMPUTES);
+        took[i] = median_step(&run, layout, &weights[i]);
+    }
+    profile = profile_of(&run, TOKENS);
+    support_run_ranks(&run, 2);
+    compute_steadily(&run, 2, share[0], share[1] / share[0], STEADY_COMPUTES);
+    EXPECT_ERROR(het_cluster_flat(2, NULL, link.latency, link.bandwidth, NULL, &cluster, &error), HET_OK, error.text, "");
+    for (i = 0; i < 2; i++) {
+        snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", profile->device[0].name);
+        cluster->device[i].speed = share[i] / share[0];
+    }
+    search.profile = profile, search.cluster = cluster;
+    search.granules = BATCHES, search.granule_tokens = TOKENS, search.most_granules = 1;
+    EXPECT_ERROR(het_plan_search(&search, &found, &error), HET_OK, error.text, "");
+    run.desc.emulate.links = &link, run.desc.emulate.link_count = 1;
+    run.desc.layout.plan = found->found[0].plan;
+    took[2] = median_step(&run, layout, &weights[2]);
+    sum = 1 / took[2] / (1 / took[0] + 1 / took[1]);
+    met(found->found[0].plan->pipelines == 1 && found->found[0].plan->stages == 2 && sum >= 0.9 && weights[0] == weights[1] &&
+        weights[0] == weights[2], "a step takes %.1f ms on the fast device, %.1f on the slow one, %.1f on both (%d pipeline of %d stages, %d and %d "
+        "units): %.3f of the sum of their speeds; weights of one device", 1e3 * took[0], 1e3 * took[1], 1e3 * took[2],
+        (int)found->found[0].plan->pipelines, (int)found->found[0].plan->stages, (int)units_of(found->found[0].plan, 0),
+        (int)units_of(found->found[0].plan, 1), sum);
+    run.desc.layout.plan = NULL;
+    het_search_free(found);
+    het_cluster_free(cluster);
+    het_profile_free(profile);
+    support_run_end(&run);
+}
+
 static void row_3_8(void **state)
 {
     static const char *const names[] = { "1f1b" };
     const het_link link = { 0, 1, 1e-3, 5e6 };
     support_run run;
-    het_measure_desc measure;
     het_cluster *cluster = NULL;
     het_search_desc search;
     het_error error;
@@ -385,7 +472,6 @@ static void row_3_8(void **state)
     int steps, without;
     (void)state;
     memset(&c, 0, sizeof c);
-    memset(&measure, 0, sizeof measure);
     memset(&search, 0, sizeof search);
     start(&run, HET_LLAMA, 1, "40", 2);
     run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4, run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
@@ -398,8 +484,7 @@ static void row_3_8(void **state)
         c.list[i] = c.batch[i].batch;
     }
     support_run_plan(&run, "pp", "1f1b", 1);
-    measure.desc = &run.desc, measure.seconds = 1, measure.length = 40, measure.now = now;
-    EXPECT_ERROR(het_profile_measure(&measure, &c.profile, &error), HET_OK, error.text, "");
+    c.profile = profile_of(&run, 40);
     EXPECT_ERROR(het_cluster_flat(2, NULL, link.latency, link.bandwidth, NULL, &cluster, &error), HET_OK, error.text, "");
     for (i = 0; i < 2; i++) {
         snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", c.profile->device[0].name);
@@ -2292,16 +2377,6 @@ static int of_the_encoder(void *user, const char *parameter)
     return strstr(parameter, "embed") != NULL || (layer != NULL && atoi(layer + 7) < 4);
 }
 
-/* The lower median; 0 of nothing. */
-static double median_of(const double *value, int count)
-{
-    int i, k, below;
-    for (k = 0; k < count; k++) {
-        for (i = below = 0; i < count; i++) below += value[i] < value[k] || (value[i] == value[k] && i < k);
-        if (below == (count - 1) / 2) return value[k];
-    }
-    return 0;
-}
 static double time_of(const action_times *a) { return median_of(a->value, a->count); }
 
 /* Costs that were measured. */
@@ -2371,7 +2446,7 @@ static void row_1_10(void **state)
         het_destroy(ctx);
     }
     support_run_ranks(&run, BACKBONE_RANKS);
-    compute_steadily(&run, BACKBONE_RANKS, 0.2, STEADY_CATCHES_UP);
+    compute_steadily(&run, BACKBONE_RANKS, 0.2, 1, STEADY_CATCHES_UP);
     support_run_plan(&run, plan, NULL, 1);
     EXPECT_ERROR(het_plan_cuts(&run.desc, run.plan, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_schedule_read(run.plan, first, sizeof first - 1, NULL, &schedule[0], &error), HET_OK, error.text, "");
@@ -2462,7 +2537,7 @@ static void row_1_4(void **state)
     run.desc.limits.max_micro_batches = BATCHES;
     one = support_create(&run.desc);
     support_run_ranks(&run, BACKBONE_RANKS);
-    compute_steadily(&run, BACKBONE_RANKS, 0.2, STEADY_CATCHES_UP);
+    compute_steadily(&run, BACKBONE_RANKS, 0.2, 1, STEADY_CATCHES_UP);
     run.plan = support_plan(plan, "gpipe", UNITS, BACKBONE_RANKS, 1);
     run.desc.layout.plan = run.plan;
     ctx = support_create(&run.desc);
@@ -2518,33 +2593,13 @@ static void row_1_4(void **state)
 
 /* CrossPipe: four stages on two sites, half a forward pass or two of them between: lists for what was measured, with at most as many activations as
    1f1b keeps, predicted and run. */
-enum { SITE_RANKS = 4, SITE_BATCHES = 8, SITE_STEPS = 7 };
+enum { SITE_RANKS = 4, SITE_BATCHES = 8 };
 typedef struct sites { support_run run; het_profile *profile; double predicted, timed, other; } sites;
-
-/* The median of some steps in seconds, and the weights behind them. */
-static double median_step(const sites *s, const het_schedule *lists, uint64_t *weights)
-{
-    static const char *const layout = "0|1|2|3|4|5|6|7";
-    het_desc desc = s->run.desc;
-    double took[SITE_STEPS];
-    het_ctx *ctx;
-    int step;
-    desc.layout.schedule = lists;
-    ctx = support_create(&desc);
-    (void)support_step(ctx, &s->run.data, 0, layout);
-    for (step = 0; step < SITE_STEPS; step++) {
-        const double begin = now(NULL);
-        (void)support_step(ctx, &s->run.data, 0, layout);
-        took[step] = now(NULL) - begin;
-    }
-    *weights = support_hash(ctx);
-    het_destroy(ctx);
-    return median_of(took, SITE_STEPS);
-}
 
 /* With `delay` seconds between the sites: whether both lists train the same weights. */
 static int across_sites(sites *s, double delay)
 {
+    static const char *const layout = "0|1|2|3|4|5|6|7";
     const int64_t counts[1] = { SITE_BATCHES };
     double tokens[SITE_BATCHES], pairs[SITE_BATCHES];
     int64_t first[50], i;
@@ -2573,8 +2628,10 @@ static int across_sites(sites *s, double delay)
     s->predicted = simulation->makespan;
     for (i = 0; i < 4; i++) link[i].from = i / 2, link[i].to = 2 + i % 2, link[i].latency = delay, link[i].bandwidth = 0;
     s->run.desc.emulate.links = link, s->run.desc.emulate.link_count = 4;
-    s->timed = median_step(s, compute, &weights[0]);
-    s->other = median_step(s, NULL, &weights[1]);
+    s->run.desc.layout.schedule = compute;
+    s->timed = median_step(&s->run, layout, &weights[0]);
+    s->run.desc.layout.schedule = NULL;
+    s->other = median_step(&s->run, layout, &weights[1]);
     s->run.desc.emulate.links = NULL, s->run.desc.emulate.link_count = 0;
     het_simulation_free(simulation);
     het_schedule_free(compute);
@@ -2588,7 +2645,6 @@ static void row_1_17(void **state)
 {
     static const double passes[2] = { 0.5, 2 };
     double forward;
-    het_measure_desc measure;
     het_plan_costs *costs = NULL;
     const het_cost *cost;
     het_model_desc model;
@@ -2596,16 +2652,14 @@ static void row_1_17(void **state)
     sites s[2];
     int i, same = 1, close = 1, shorter = 1;
     (void)state;
-    memset(&measure, 0, sizeof measure);
     memset(s, 0, sizeof s);
     EXPECT_ERROR(het_model_parse("llama:layers=4,width=128,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
     support_run_start(&s[0].run, &model, 1, "120|120|120|120|120|120|120|120");
     support_run_ranks(&s[0].run, SITE_RANKS);
-    compute_steadily(&s[0].run, SITE_RANKS, 0.1, STEADY_COMPUTES);
+    compute_steadily(&s[0].run, SITE_RANKS, 0.07, 1, STEADY_COMPUTES);
     support_run_plan(&s[0].run, "pp", "1f1b", 1);
     s[0].run.plan->memory_limit = SITE_RANKS; /* as 1f1b keeps on its first rank */
-    measure.desc = &s[0].run.desc, measure.seconds = 2, measure.length = 120, measure.now = now;
-    EXPECT_ERROR(het_profile_measure(&measure, &s[0].profile, &error), HET_OK, error.text, "");
+    s[0].profile = profile_of(&s[0].run, 120);
     EXPECT_ERROR(het_profile_costs(s[0].profile, s[0].run.plan, NULL, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
     cost = &costs->stage[1].forward;
     forward = cost->base + 120 * cost->token + 60 * 121 * cost->pair;
@@ -2616,8 +2670,8 @@ static void row_1_17(void **state)
         close &= s[i].timed < 1.1 * s[i].predicted && s[i].predicted < 1.1 * s[i].timed;
         shorter &= s[i].timed < s[i].other;
     }
-    met(same && close && shorter, "a forward pass takes %.1f ms; half of one between the sites: predicted %.1f ms, measured %.1f, 1f1b %.1f; two of them: "
-        "predicted %.1f ms, measured %.1f, 1f1b %.1f", 1e3 * forward, 1e3 * s[0].predicted, 1e3 * s[0].timed, 1e3 * s[0].other,
+    met(same && close && shorter, "a forward pass takes %.1f ms; half of one between the sites: predicted %.1f ms, measured %.1f, 1f1b %.1f; two of "
+        "them: predicted %.1f ms, measured %.1f, 1f1b %.1f", 1e3 * forward, 1e3 * s[0].predicted, 1e3 * s[0].timed, 1e3 * s[0].other,
         1e3 * s[1].predicted, 1e3 * s[1].timed, 1e3 * s[1].other);
     het_profile_free(s[0].profile);
     support_run_end(&s[0].run);
@@ -2880,7 +2934,8 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
     cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_4),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_0_4),
+    cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_4),
     cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15), cmocka_unit_test(row_1_17),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),

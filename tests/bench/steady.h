@@ -1,5 +1,5 @@
 /* A device that takes what it says: the large ops of another one, the null device or the CPU, sleep until their multiply-adds have taken their time
-   at STEADY_RATE a second, times the speed that `ordinal` gives in thousandths. What a machine does from second to second then hardly matters, so
+   at STEADY_RATE a second, times the speed that `ordinal` gives with the form. What a machine does from second to second then hardly matters, so
    that predictions are held against what the engine does: order, waiting, messages. Memory, copies and sums between ranks are real. Included where
    seconds_now() is. */
 #ifndef BENCH_STEADY_H
@@ -57,20 +57,18 @@ static double steady_work(const het_op *op) {
     }
 }
 
-static het_result steady_make(int form, const het_device_config *config, void **self) {
+static het_result steady_create(const het_device_config *config, void **self) {
+    const int form = config->ordinal % STEADY_FORMS;
     steady *d = (steady *)calloc(1, sizeof *d);
-    het_device_config first = *config;
+    het_device_config inner = *config;
     het_result result;
     if (d == NULL) return HET_ERR_OOM;
-    d->rate = STEADY_RATE * config->ordinal / 1000;
-    d->inner = form == STEADY_SLEEPS ? het_null_device() : het_cpu_device(), d->forgets = form == STEADY_COMPUTES, first.ordinal = 0;
-    if ((result = d->inner->create(&first, &d->self)) != HET_OK) { free(d); return result; }
+    d->rate = STEADY_RATE * (config->ordinal / STEADY_FORMS) / 1000;
+    d->inner = form == STEADY_SLEEPS ? het_null_device() : het_cpu_device(), d->forgets = form == STEADY_COMPUTES, inner.ordinal = 0;
+    if ((result = d->inner->create(&inner, &d->self)) != HET_OK) { free(d); return result; }
     *self = d;
     return HET_OK;
 }
-static het_result steady_create_null(const het_device_config *config, void **self) { return steady_make(STEADY_SLEEPS, config, self); }
-static het_result steady_create_cpu(const het_device_config *config, void **self) { return steady_make(STEADY_COMPUTES, config, self); }
-static het_result steady_create_late(const het_device_config *config, void **self) { return steady_make(STEADY_CATCHES_UP, config, self); }
 
 static void steady_destroy(void *self) {
     ((steady *)self)->inner->destroy(((steady *)self)->self);
@@ -104,14 +102,15 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
 
 /* These devices instead. Their speeds also slow down, as with other devices, what ranks do beside ops. */
 static void steady_take(het_device_desc *device, int64_t devices, int form) {
-    static het_result (*const create[STEADY_FORMS])(const het_device_config *, void **) = { steady_create_null, steady_create_cpu, steady_create_late };
     het_device_iface *table = &steady_iface[form];
     *table = form == STEADY_SLEEPS ? *het_null_device() : *het_cpu_device();
-    table->name = "steady", table->create = create[form], table->destroy = steady_destroy;
+    table->name = "steady", table->create = steady_create, table->destroy = steady_destroy;
     table->last_error = steady_last_error, table->alloc = steady_alloc, table->free = steady_free;
     table->supports = steady_supports, table->workspace = steady_workspace, table->run = steady_run;
-    for (int64_t i = 0; i < devices; i++)
-        device[i].iface = table, device[i].ordinal = device[i].speed > 0 ? (int32_t)(1000 * device[i].speed + 0.5) : 1000;
+    for (int64_t i = 0; i < devices; i++) {
+        const double speed = device[i].speed > 0 ? device[i].speed : 1;
+        device[i].iface = table, device[i].ordinal = STEADY_FORMS * (int32_t)(1000 * speed + 0.5) + form;
+    }
 }
 
 #endif

@@ -8,7 +8,7 @@ output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 case $suite in
 *.sh) bash "tests/$suite" > "$output" 2>&1 ;;
-*) CMOCKA_MESSAGE_OUTPUT=TAP "${BUILD:-build}/tests/$suite" > "$output" 2>&1 ;;
+*) for name in "$@"; do HETRAIN_TEST_ONLY="*$name*" CMOCKA_MESSAGE_OUTPUT=TAP "${BUILD:-build}/tests/$suite"; done > "$output" 2>&1 ;;
 esac
 missing=
 for name in "$@"; do
