@@ -1249,7 +1249,9 @@ static void costs_of_a_plan(void **state)
         device[i].speed = i == 0 ? 1 : 0.5;
     }
     EXPECT_OK(het_cluster_flat(2, device, 0.5, 100, NULL, &cluster, &error));
+    profile->granule = 512;
     EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+    near(costs->costs.granule, 512, "tokens between which rows are cut");
     /* rank 0: a and b, recomputed; copies of its output */
     near(costs->costs.stage[0].forward.base, 1e-4 + 0.001 + 0.01, "forward.base");
     near(costs->costs.stage[0].forward.token, 1e-5 + 1e-4 + 16e-7, "forward.token");

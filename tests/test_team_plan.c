@@ -221,6 +221,33 @@ static void by_both(void **state)
     done(&m);
 }
 
+/* Rows are cut between granules, where the engine does: with fewer of them than members some have no rows. */
+static void rows_between_granules(void **state)
+{
+    static const double granule[4] = { 8, 3, 4, 2 }, rows[4] = { 8, 16 / 3.0, 4, 4 };
+    int i;
+    made m;
+    (void)state;
+    make(&m, "hp2", 1, 2, 2, 1, 1);
+    for (i = 0; i < 4; i++) {
+        m.costs.granule = granule[i];
+        NEARLY(makespan(&m), 3 * (rows[i] + 32));
+    }
+    m.sequences[0] = 2; /* of 4 tokens each */
+    m.costs.granule = 8;
+    NEARLY(makespan(&m), 3 * (4 + 32));
+    done(&m);
+    make(&m, "cp3", 1, 3, 0, 1, 1); /* as cp2 */
+    m.costs.granule = 4;
+    NEARLY(makespan(&m), 52 + 104 + 96);
+    done(&m);
+    make(&m, "tp2", 1, 2, 2, 1, 1); /* products are divided whatever the rows */
+    m.tokens[0] = 64;
+    m.costs.granule = 64;
+    NEARLY(makespan(&m), 64 + 128);
+    done(&m);
+}
+
 /* A member that is slower sets the pace, whichever it is; uneven shares make up for it. */
 static void unequal_members(void **state)
 {
@@ -1666,7 +1693,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_context), cmocka_unit_test(by_context_of_three),
-        cmocka_unit_test(by_heads), cmocka_unit_test(by_columns), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
+        cmocka_unit_test(by_heads), cmocka_unit_test(rows_between_granules), cmocka_unit_test(by_columns), cmocka_unit_test(by_both),
+        cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(a_team_beside_a_keeper),

@@ -384,6 +384,7 @@ typedef struct het_costs {
     const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
     int64_t blocks;
     het_transfer transfer;
+    double granule;                   /* tokens of the longest, between which a team's rows are cut; 0: anywhere */
     double eager;                     /* messages of at most so many bytes leave when their SEND is
                                          reached, whatever `transfer` says */
     int32_t rings;                    /* 1: REDUCE and GATHER of few ranks are rings too, as NCCL's */
@@ -1157,8 +1158,7 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
     memset(&make, 0, sizeof make);
     HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
-    result = strcmp(plan->schedule, "timed") == 0 ?
-        het_schedule_timed(plan, counts, NULL, allocator, schedule, error) :
+    result = strcmp(plan->schedule, "timed") == 0 ? het_schedule_timed(plan, counts, NULL, allocator, schedule, error) :
         het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
     heti_t_arrays_free(&make.arena, &make.allocator);
     if (result == HET_OK) result = heti_p_versions(plan, *schedule, &make.allocator, error);
@@ -2976,8 +2976,7 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
             HETI_T_TRY(heti_p_sim_limit(s, stage, p, micro_batch));
             stage->backward = het_plan_backward(plan, g);
             stage->gradient = stage->after >= 0 && het_plan_backward(plan, g + 1) == 2 ? stage->after : -1;
-            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->backward == 2 ? stage->before : -1,
-                                       &stage->link_before));
+            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->backward == 2 ? stage->before : -1, &stage->link_before));
             HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
             cell += stage->micro_batches * s->slices;
         }
@@ -3148,8 +3147,7 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
     int64_t n = s->rank[r].until - s->rank[r].at, m = s->rank[other].until - s->rank[other].at, i;
     for (i = 0; i < n && i < m && a[i].kind != HET_ACTION_COMMIT; i++) {
         if (a[i].kind != b[i].kind || a[i].overlap != b[i].overlap || a[i].stage != b[i].stage ||
-            a[i].micro_batch != b[i].micro_batch || a[i].slice != b[i].slice || a[i].kind == HET_ACTION_STEP)
-            return 0;
+            a[i].micro_batch != b[i].micro_batch || a[i].slice != b[i].slice || a[i].kind == HET_ACTION_STEP) return 0;
         if (s->costs->rank != NULL && heti_p_is_collective(a[i].kind)) {
             const double x = heti_p_ring_part(s, r, &a[i])->moved, y = heti_p_ring_part(s, other, &b[i])->moved;
             if (x < y || y < x) return 0;
@@ -3333,18 +3331,27 @@ static het_cost heti_p_curve(const heti_p_sim *s, const heti_p_stage *stage, con
    that the group's queries see, which of the heads it has. */
 typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } heti_p_share;
 
+/* Rows are cut where a granule begins; those of a team by columns stand for parts of products. */
+static double heti_p_border(double row, double granules) {
+    const double behind = HETI_T_CAST(double, HETI_T_CAST(int64_t, row * granules + 1 - 1e-9));
+    return granules > 0 ? behind / granules : row;
+}
+
 static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                heti_p_share *share) {
     const het_team_member *team = stage->team;
     const double all = heti_p_sim_shares(s, stage, a), begin = (all - s->slice_rest[a->slice]) / all,
                  part = (all - s->slice_rest[a->slice + 1]) / all - begin,
-                 length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
+                 sequences = stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1, length = 1 / sequences,
+                 tokens = stage->tokens != NULL && team->columns == 0 ? stage->tokens[a->micro_batch] : 0,
+                 each = s->costs->granule > 0 ? heti_p_border(tokens * length / s->costs->granule, 1) : 0,
+                 granules = sequences * each;
     int64_t k;
     for (int64_t m = 0; m < stage->members; m = k) {
         double heads = 0, before = 0, seen;
         for (k = m; k < stage->members && team[k].group == team[m].group; k++) {
             heti_p_rows(team, stage->members, k, share[k].row);
-            for (int64_t i = 0; i < 2; i++) share[k].row[i] = begin + part * share[k].row[i];
+            for (int i = 0; i < 2; i++) share[k].row[i] = heti_p_border(begin + part * share[k].row[i], granules);
             heads += HETI_T_CAST(double, team[k].heads);
         }
         for (int64_t i = m; i < k; i++) {
@@ -3919,12 +3926,6 @@ static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block)
    come, whatever its owners do then (hetrain.h, >>exec); heti_p_ring.start of its REDUCE is then
    when it is there, and `before` 1 ---- */
 
-/* What a rank owns of a block. */
-static double heti_p_owns(const heti_p_sim *s, int64_t r, int64_t block) {
-    return s->step_share[block] > 0 ? s->plan->state_share[r] / s->step_share[block] :
-        1 / HETI_T_CAST(double, s->step_ranks[block]);
-}
-
 /* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every
    owner: the slowest link, and the most bytes of a rank. */
 static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, double *seconds) {
@@ -3935,7 +3936,8 @@ static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, do
     *seconds = 0;
     if (s->costs->block == NULL) return HET_OK;
     for (int64_t o = 0; o < owners->wanted; o++) {
-        const double own = heti_p_owns(s, owner[o].rank, ring->block);
+        const double shares = s->step_share[ring->block], own = shares > 0 ?
+            s->plan->state_share[owner[o].rank] / shares : 1 / HETI_T_CAST(double, s->step_ranks[ring->block]);
         double others = 0;
         for (int64_t i = 0; i < ring->wanted && own > 0; i++) {
             het_link_cost link;
@@ -3983,8 +3985,7 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
 static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *a) {
     const int64_t v = a->version - (a->kind == HET_ACTION_REDUCE ? heti_p_max(s->plan->staleness, 1) : 0);
     const heti_p_ring *made = v >= 0 ? &s->ring[a->stage * s->updates + v] : NULL;
-    const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ?
-        heti_p_step_seconds(s, r, a->stage) : 0;
+    const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ? heti_p_step_seconds(s, r, a->stage) : 0;
     double begins = reached, seconds;
     heti_p_part *part;
     if (made != NULL && !made->before) HETI_T_TRY(heti_p_sim_make(s, a->stage));

@@ -2057,6 +2057,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     costs->rank = c->rank;
     costs->block = c->block;
     costs->blocks = profile->blocks;
+    costs->granule = heti_s_real(profile->granule);
     if (cluster != NULL) {
         costs->group = cluster->group;
         costs->groups = cluster->groups;

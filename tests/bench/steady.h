@@ -13,12 +13,11 @@
 
 typedef struct steady {
     const het_device_iface *inner;
-    double rate, owed; /* multiply-adds a second; seconds that it took too long and gives back, unless STEADY_COMPUTES: no op becomes short */
-    int forgets;
+    double rate, owed; /* multiply-adds a second; seconds that it took too long, which the next ops give back */
     void *self;        /* the inner one's */
 } steady;
 
-enum { STEADY_SLEEPS, STEADY_COMPUTES, STEADY_CATCHES_UP, STEADY_FORMS }; /* the null device; the CPU, twice */
+enum { STEADY_SLEEPS, STEADY_COMPUTES, STEADY_FORMS }; /* the null device, the CPU */
 static het_device_iface steady_iface[STEADY_FORMS];
 
 /* Pairs of a query and a key of the slice, as if there were no window, times the width. */
@@ -64,7 +63,7 @@ static het_result steady_create(const het_device_config *config, void **self) {
     het_result result;
     if (d == NULL) return HET_ERR_OOM;
     d->rate = STEADY_RATE * (config->ordinal / STEADY_FORMS) / 1000;
-    d->inner = form == STEADY_SLEEPS ? het_null_device() : het_cpu_device(), d->forgets = form == STEADY_COMPUTES, inner.ordinal = 0;
+    d->inner = form == STEADY_SLEEPS ? het_null_device() : het_cpu_device(), inner.ordinal = 0;
     if ((result = d->inner->create(&inner, &d->self)) != HET_OK) { free(d); return result; }
     *self = d;
     return HET_OK;
@@ -96,7 +95,6 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
         (void)nanosleep(&nap, NULL);
     }
     if (seconds > 0) d->owed += seconds_now() - begin - seconds;
-    if (d->forgets) d->owed = 0;
     return result;
 }
 
