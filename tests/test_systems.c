@@ -1162,7 +1162,7 @@ static step_times step_of(het_ctx *ctx, const support_run *run, const char *layo
 }
 
 /* Megatron-LM on clusters: columns x pipeline x data = 2 x 2 x 2, interleaved; and how long two chunks a rank leave a pipeline idle, in a step that
-   ran: two ranks at a quarter of their speed, so that they do not wait for cores. */
+   ran. */
 static void row_2_19(void **state)
 {
     static const char *const layout = "0|1|2|3|4|5|6|7";
@@ -1170,7 +1170,6 @@ static void row_2_19(void **state)
     support_result base;
     support_run run;
     het_ctx *ctx;
-    int64_t r;
     int step, same;
     (void)state;
     start(&run, HET_LLAMA, 2, SUPPORT_SHORT, 1);
@@ -1183,7 +1182,7 @@ static void row_2_19(void **state)
     start(&run, HET_LLAMA, 1, "60|60|60|60|60|60|60|60", 2);
     run.desc.model.context = 64, run.desc.model.layers = 7, run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4,
         run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
-    for (r = 0; r < 2; r++) run.device[r].speed = 0.25;
+    compute_steadily(&run, 2, 0.1, 1);
     support_run_plan(&run, "pp", "interleaved", 1);
     ctx = support_create(&run.desc);
     for (step = 0; step < 6; step++) {
@@ -1570,7 +1569,7 @@ static void row_1_1(void **state)
     start(&run, HET_LLAMA, 1, "8", 3);
     run.desc.model.context = FLAN_LONGEST;
     run.desc.limits.max_tokens = 2 * FLAN_LONGEST, run.desc.limits.max_sequences = FLAN, run.desc.limits.max_micro_batches = FLAN_ROOM;
-    for (i = 0; i < 3; i++) run.device[i].speed = 0.25;
+    compute_steadily(&run, 3, 0.02, 1);
     support_run_plan(&run, "pp:0-2|3-4|5-7", "1f1b", 1);
     for (i = 0; i < FLAN; i++) { /* log-normal: median 60, sigma 1.1 */
         double normal = 0;
@@ -1613,7 +1612,7 @@ static void row_1_1(void **state)
     seconds[1] = flan_seconds(ctx, &usual, &loss[1]);
     seconds[0] = flan_seconds(ctx, &packed, &loss[0]);
     support_run_ranks(&run, 1);
-    run.device[0].speed = 1;
+    run.device[0].iface = NULL, run.device[0].ordinal = 0;
     run.desc.layout.plan = NULL;
     run.desc.limits.max_tokens = FLAN * FLAN_LONGEST, run.desc.limits.max_micro_batches = 1;
     one = support_create(&run.desc);
@@ -2338,7 +2337,7 @@ static void row_1_11(void **state)
     support_run_end(&run);
 }
 
-/* LayerPipe: every W deferred, and W that fill the bubble: bits, and spans of measured steps on four emulated ranks. */
+/* LayerPipe: every W deferred, and W that fill the bubble: bits, and spans of measured steps on four ranks. */
 static double least_span(support_run *run, int64_t ranks)
 {
     het_ctx *ctx = support_create(&run->desc);
@@ -2355,7 +2354,6 @@ static void row_1_18(void **state)
     support_run run;
     support_result fused, deferred;
     double plain, filled;
-    int64_t i;
     (void)state;
     start(&run, HET_GPT2, 1, blocks, 1);
     run.desc.model.context = 64, run.desc.model.layers = 4, run.desc.model.width = 96, run.desc.model.heads = 4, run.desc.model.kv_heads = 4,
@@ -2366,7 +2364,7 @@ static void row_1_18(void **state)
     deferred = support_train(&run, layout);
     run.desc.layout.backward = HET_BACKWARD_DEFAULT;
     support_run_ranks(&run, 4);
-    for (i = 0; i < 4; i++) run.device[i].speed = 0.1;
+    compute_steadily(&run, 4, 0.05, 1);
     support_run_plan(&run, "pp:0-2|3-4|5-6|7-9", "1f1b", 1);
     plain = least_span(&run, 4);
     support_run_plan(&run, "pp:0-2|3-4|5-6|7-9", "zb-h1", 1);
