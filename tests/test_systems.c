@@ -64,7 +64,7 @@ static double median_of(const double *value, int count)
 /* The median of some steps in seconds, and the weights behind them. */
 static double median_step(const support_run *run, const char *layout, uint64_t *weights)
 {
-    enum { STEPS = 7 };
+    enum { STEPS = 5 };
     het_ctx *ctx = support_create(&run->desc);
     double took[STEPS];
     int step;
