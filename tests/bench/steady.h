@@ -98,6 +98,8 @@ static het_result steady_run(void *self, het_queue *queue, const het_op *op) {
     return result;
 }
 
+static int32_t steady_ordinal(double speed, int form) { return STEADY_FORMS * (int32_t)(1000 * speed + 0.5) + form; }
+
 /* These devices instead. Their speeds also slow down, as with other devices, what ranks do beside ops. */
 static void steady_take(het_device_desc *device, int64_t devices, int form) {
     het_device_iface *table = &steady_iface[form];
@@ -105,10 +107,8 @@ static void steady_take(het_device_desc *device, int64_t devices, int form) {
     table->name = "steady", table->create = steady_create, table->destroy = steady_destroy;
     table->last_error = steady_last_error, table->alloc = steady_alloc, table->free = steady_free;
     table->supports = steady_supports, table->workspace = steady_workspace, table->run = steady_run;
-    for (int64_t i = 0; i < devices; i++) {
-        const double speed = device[i].speed > 0 ? device[i].speed : 1;
-        device[i].iface = table, device[i].ordinal = STEADY_FORMS * (int32_t)(1000 * speed + 0.5) + form;
-    }
+    for (int64_t i = 0; i < devices; i++)
+        device[i].iface = table, device[i].ordinal = steady_ordinal(device[i].speed > 0 ? device[i].speed : 1, form);
 }
 
 #endif
