@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the rows of docs/systems.md: the command of each, whose lines "works: ..." and "short: ..." say what was measured. A row is met when
-# the command ends with status 0 and says no "short:". Rows whose command is no command in backticks are skipped, with what they wait for;
-# so are those that end with status 77, for want of a card.
+# the command ends with status 0 and says no "short:"; one that falls short is asked once more. Rows whose command is no command in backticks are
+# skipped, with what they wait for; so are those that end with status 77, for want of a card.
 # usage: tests/systems.sh [--write] [ROW...]    --write: also puts what was printed, and the date, into the page
 cd "$(dirname "$0")/.." || exit 2
 page=docs/systems.md
@@ -31,9 +31,13 @@ while IFS= read -r line; do
         continue
     fi
     begin=$SECONDS output=$results/${id//[ ,]/_}.txt
-    timeout "$LIMIT" bash -c "set -o pipefail; ${command//\`/}" > "$output" 2>&1 < /dev/null
-    status=$?
-    [ $status = 124 ] && echo "short: not done after $LIMIT s" >> "$output"
+    for try in 1 2; do # other programs can make a row that a clock decides fall short
+        timeout "$LIMIT" bash -c "set -o pipefail; ${command//\`/}" > "$output" 2>&1 < /dev/null
+        status=$?
+        [ $status = 124 ] && echo "short: not done after $LIMIT s" >> "$output"
+        [ $status = 77 ] || { [ $status = 0 ] && ! grep -q '^short: ' "$output"; } && break
+        [ $try = 1 ] && printf '%-10s again    %s: %s\n' "$id" "$name" "$(sed -n 's/^short: //p' "$output" | tail -n 1)"
+    done
     if [ $status = 77 ]; then
         skipped=$((skipped + 1))
         printf '%-10s skipped  %s: %s\n' "$id" "$name" "$(tail -n 1 "$output")"
