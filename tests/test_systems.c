@@ -2646,10 +2646,9 @@ static void row_1_4(void **state)
 /* CrossPipe: four stages on two sites, half a forward pass or two of them between: lists for what was measured, with at most as many activations as
    1f1b keeps, predicted and run. */
 enum { SITE_RANKS = 4, SITE_BATCHES = 8 };
-typedef struct sites { support_run run; het_profile *profile; double predicted, timed, other; } sites;
 
-/* With `delay` seconds between the sites: whether both lists train the same weights. */
-static int across_sites(sites *s, double delay)
+/* Milliseconds with `delay` seconds between the sites: predicted, measured, and 1f1b's. Whether both lists train the same weights. */
+static int across_sites(support_run *run, const het_profile *profile, double delay, double ms[3])
 {
     static const char *const layout = "0|1|2|3|4|5|6|7";
     const int64_t counts[1] = { SITE_BATCHES };
@@ -2665,26 +2664,26 @@ static int across_sites(sites *s, double delay)
     het_error error;
     uint64_t weights[2];
     snprintf(text, sizeof text, "{\"link\":{\"latency\":%.9f},\"members\":[{\"name\":\"site\",\"count\":2,\"link\":{\"latency\":%.9f},"
-             "\"members\":[{\"device\":\"%s\",\"count\":2}]}]}", delay + s->profile->link[0].latency, s->profile->link[0].latency,
-             s->profile->device[0].name);
+             "\"members\":[{\"device\":\"%s\",\"count\":2}]}]}", delay + profile->link[0].latency, profile->link[0].latency,
+             profile->device[0].name);
     EXPECT_ERROR(het_cluster_read(text, strlen(text), NULL, &cluster, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_profile_costs(s->profile, s->run.plan, cluster, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_costs(profile, run->plan, cluster, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
     for (i = 0; i < SITE_BATCHES; i++) tokens[i] = 120, pairs[i] = 60 * 121;
     costs->costs.tokens = tokens, costs->costs.pairs = pairs;
-    for (i = 0; i < s->profile->blocks; i++) first[i] = s->profile->block[i].first_use;
-    first[i] = s->profile->uses;
-    blocks.count = s->profile->blocks, blocks.start = first, blocks.unit = s->profile->use;
-    EXPECT_ERROR(het_schedule_timed(s->run.plan, counts, &costs->costs, NULL, &compute, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_schedule_complete(s->run.plan, &blocks, compute, NULL, &whole, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_simulate_costs(s->run.plan, whole, costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
-    s->predicted = simulation->makespan;
+    for (i = 0; i < profile->blocks; i++) first[i] = profile->block[i].first_use;
+    first[i] = profile->uses;
+    blocks.count = profile->blocks, blocks.start = first, blocks.unit = profile->use;
+    EXPECT_ERROR(het_schedule_timed(run->plan, counts, &costs->costs, NULL, &compute, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_complete(run->plan, &blocks, compute, NULL, &whole, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_simulate_costs(run->plan, whole, costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+    ms[0] = 1e3 * simulation->makespan;
     for (i = 0; i < 4; i++) link[i].from = i / 2, link[i].to = 2 + i % 2, link[i].latency = delay, link[i].bandwidth = 0;
-    s->run.desc.emulate.links = link, s->run.desc.emulate.link_count = 4;
-    s->run.desc.layout.schedule = compute;
-    s->timed = median_step(&s->run, layout, &weights[0]);
-    s->run.desc.layout.schedule = NULL;
-    s->other = median_step(&s->run, layout, &weights[1]);
-    s->run.desc.emulate.links = NULL, s->run.desc.emulate.link_count = 0;
+    run->desc.emulate.links = link, run->desc.emulate.link_count = 4;
+    run->desc.layout.schedule = compute;
+    ms[1] = 1e3 * median_step(run, layout, &weights[0]);
+    run->desc.layout.schedule = NULL;
+    ms[2] = 1e3 * median_step(run, layout, &weights[1]);
+    run->desc.emulate.links = NULL, run->desc.emulate.link_count = 0;
     het_simulation_free(simulation);
     het_schedule_free(compute);
     het_schedule_free(whole);
@@ -2696,37 +2695,36 @@ static int across_sites(sites *s, double delay)
 static void row_1_17(void **state)
 {
     static const double passes[2] = { 0.5, 2 };
-    double forward;
+    double forward, ms[2][3];
     het_plan_costs *costs = NULL;
     const het_cost *cost;
     het_model_desc model;
     het_error error;
-    sites s[2];
+    het_profile *profile;
+    support_run run;
     int i, same = 1, close = 1, shorter = 1;
     (void)state;
-    memset(s, 0, sizeof s);
     EXPECT_ERROR(het_model_parse("llama:layers=4,width=128,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
-    support_run_start(&s[0].run, &model, 1, "120|120|120|120|120|120|120|120");
-    support_run_ranks(&s[0].run, SITE_RANKS);
-    compute_steadily(&s[0].run, SITE_RANKS, 0.07, 1);
-    support_run_plan(&s[0].run, "pp", "1f1b", 1);
-    s[0].run.plan->memory_limit = SITE_RANKS; /* as 1f1b keeps on its first rank */
-    s[0].profile = profile_of(&s[0].run, 120);
-    EXPECT_ERROR(het_profile_costs(s[0].profile, s[0].run.plan, NULL, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "120|120|120|120|120|120|120|120");
+    support_run_ranks(&run, SITE_RANKS);
+    compute_steadily(&run, SITE_RANKS, 0.07, 1);
+    support_run_plan(&run, "pp", "1f1b", 1);
+    run.plan->memory_limit = SITE_RANKS; /* as 1f1b keeps on its first rank */
+    profile = profile_of(&run, 120);
+    EXPECT_ERROR(het_profile_costs(profile, run.plan, NULL, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
     cost = &costs->stage[1].forward;
     forward = cost->base + 120 * cost->token + 60 * 121 * cost->pair;
     het_plan_costs_free(costs);
-    s[1] = s[0];
     for (i = 0; i < 2; i++) {
-        same &= across_sites(&s[i], passes[i] * forward);
-        close &= s[i].timed < 1.1 * s[i].predicted && s[i].predicted < 1.1 * s[i].timed;
-        shorter &= s[i].timed < s[i].other;
+        same &= across_sites(&run, profile, passes[i] * forward, ms[i]);
+        close &= ms[i][1] < 1.1 * ms[i][0] && ms[i][0] < 1.1 * ms[i][1];
+        shorter &= ms[i][1] < ms[i][2];
     }
     met(same && close && shorter, "a forward pass takes %.1f ms; half of one between the sites: predicted %.1f ms, measured %.1f, 1f1b %.1f; two of "
-        "them: predicted %.1f ms, measured %.1f, 1f1b %.1f", 1e3 * forward, 1e3 * s[0].predicted, 1e3 * s[0].timed, 1e3 * s[0].other,
-        1e3 * s[1].predicted, 1e3 * s[1].timed, 1e3 * s[1].other);
-    het_profile_free(s[0].profile);
-    support_run_end(&s[0].run);
+        "them: predicted %.1f ms, measured %.1f, 1f1b %.1f", 1e3 * forward, ms[0][0], ms[0][1], ms[0][2], ms[1][0], ms[1][1],
+        ms[1][2]);
+    het_profile_free(profile);
+    support_run_end(&run);
 }
 
 /* Parallel training without compromising convergence: bits and speed of 1 and 2 threads. */

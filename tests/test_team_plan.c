@@ -233,6 +233,8 @@ static void rows_between_granules(void **state)
         m.costs.granule = granule[i];
         NEARLY(makespan(&m), 3 * (rows[i] + 32));
     }
+    m.costs.granule = 1e-300; /* more granules than can be counted: anywhere */
+    NEARLY(makespan(&m), 3 * (4 + 32));
     m.sequences[0] = 2; /* of 4 tokens each */
     m.costs.granule = 8;
     NEARLY(makespan(&m), 3 * (4 + 32));

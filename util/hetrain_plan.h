@@ -3333,8 +3333,8 @@ typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } 
 
 /* Rows are cut where a granule begins; those of a team by columns stand for parts of products. */
 static double heti_p_border(double row, double granules) {
-    const double behind = HETI_T_CAST(double, HETI_T_CAST(int64_t, row * granules + 1 - 1e-9));
-    return granules > 0 ? behind / granules : row;
+    if (!(granules > 0 && row * granules < 1e15)) return row; /* anywhere */
+    return HETI_T_CAST(double, HETI_T_CAST(int64_t, row * granules + 1 - 1e-9)) / granules;
 }
 
 static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
