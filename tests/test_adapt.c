@@ -482,6 +482,47 @@ static void a_slow_link_is_seen_by_reductions(void **state)
     }
 }
 
+/* Where bytes take the time and blocks of unequal size wait for each other, the link is seen as narrow as it is: a little narrower, and much, one link
+   and the outer one of a tree, on slow devices too, whose backward passes hide more of it; and then as wide as it was. */
+static void a_narrow_link_is_seen_by_reductions(void **state)
+{
+    static const struct { int64_t ranks; double times, speed; } runs[] = { { 2, 1.5, 1 }, { 2, 6, 1 }, { 2, 40, 1 }, { 4, 1.5, 1 }, { 4, 6, 1 },
+        { 4, 40, 1 }, { 2, 40, 0.2 }, { 4, 40, 0.2 } };
+    size_t run;
+    (void)state;
+    for (run = 0; run < sizeof runs / sizeof *runs; run++) {
+        const int64_t ranks = runs[run].ranks;
+        const int g = ranks == 2 ? 1 : 0;
+        world w;
+        het_plan *plan;
+        het_adapt *adapt;
+        int steps, i;
+        start(&w, ranks);
+        for (i = 0; i < UNITS; i++) w.block[i].elements = 300 * (1 + 3 * i % 7);
+        w.group[g].latency = w.group[1].latency = w.group[2].latency = 1e-5;
+        w.group[g].bandwidth = 1e5; /* a half of the largest block takes 84 ms */
+        memcpy(w.true_group, w.group, sizeof w.group);
+        for (i = 0; i < ranks; i++) w.place[i].speed = w.true_place[i].speed = runs[run].speed;
+        plan = plan_of(&w, "dp", "1f1b");
+        adapt = adapt_to(&w, plan, 4, NULL);
+        assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));
+        for (i = 0; i < 2; i++) {
+            het_advice *advice;
+            double seen;
+            w.true_group[g].bandwidth = i == 0 ? 1e5 / runs[run].times : 1e5;
+            advice = steps_until(&w, adapt, plan, 4, 12, &steps);
+            seen = het_adapt_cluster(adapt)->group[g].bandwidth / w.true_group[g].bandwidth;
+            assert_non_null(advice);
+            if (!(fabs(seen - 1) < 0.03))
+                fail_msg("%d ranks of speed %g, 1/%g: %g of the bandwidth", (int)ranks, runs[run].speed, runs[run].times, seen);
+            het_advice_free(advice);
+        }
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+}
+
 /* The advice of an adaptation that may only change shares, after device 1 has become three times slower. */
 static het_advice *advice_on_shares(world *w, const het_plan *plan, het_adapt **adapt)
 {
@@ -717,6 +758,7 @@ int main(void)
         cmocka_unit_test(a_slow_link_is_seen),
         cmocka_unit_test(a_narrow_link_is_seen),
         cmocka_unit_test(a_slow_link_is_seen_by_reductions),
+        cmocka_unit_test(a_narrow_link_is_seen_by_reductions),
         cmocka_unit_test(only_shares_change),
         cmocka_unit_test(a_rank_that_takes_less_gets_none), cmocka_unit_test(keepers_stay),
         cmocka_unit_test(bad_input_is_named),

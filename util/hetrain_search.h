@@ -3086,14 +3086,12 @@ static void heti_s_choose_units(heti_s_measure *m) {
     m->probes = 0;
     for (int64_t u = 0; u < profile->units; u++) {
         if (u >= first + keep * period && u < first + times * period) continue;
-        m->record[m->probes].unit = m->original[u];
-        m->record[m->probes].measure = m;
-        m->record[m->probes].kind = profile->unit[u];
-        m->probe[m->probes].iface = &heti_s_probe_table;
-        m->probe[m->probes].model = m->original[u].model;
-        m->probe[m->probes].layer = m->original[u].layer;
-        m->probe[m->probes].settings = &m->record[m->probes];
-        m->probes++;
+        const heti_s_probe record = { m->original[u], m, profile->unit[u] };
+        het_unit *probe = &m->probe[m->probes];
+        *probe = m->original[u];
+        probe->iface = &heti_s_probe_table;
+        probe->settings = &m->record[m->probes];
+        m->record[m->probes++] = record;
     }
 }
 
@@ -3716,10 +3714,8 @@ static void heti_s_measure_desc(heti_s_measure *m) {
     d->unit_count = m->probes;
     d->layout.plan = NULL;
     d->layout.schedule = NULL;
-    d->emulate.links = NULL;
-    d->emulate.link_count = 0;
     d->layout.recompute_unit = NULL;
-    d->emulate.test_hang = NULL;
+    memset(&d->emulate, 0, sizeof d->emulate);
     d->inference = HET_NO;
     d->layout.shard = HET_SHARD_STATE; /* what it adds is not the units' own time */
     d->limits.max_slices = 1;
@@ -4334,8 +4330,7 @@ static void heti_s_hardware_fill(const het_hardware *hardware, const het_descrip
         for (int64_t u = 0; u < d->units; u++)
             to->alone[profile->unit[u]] = to->together[profile->unit[u]] = heti_s_hardware_time(from, d, u, tokens,
                                                                                                 pairs);
-        /* an update reads the gradient, reads and writes weight and state; a sum reads two, writes
-           one */
+        /* updates read the gradient, read and write weight and state; sums read two, write one */
         to->step_element = (profile->gradient_bytes + 2 * (profile->weight_bytes + profile->state_bytes)) /
             from->bandwidth;
         to->begin_element = to->verdict_element = profile->gradient_bytes / from->bandwidth;
@@ -4551,8 +4546,7 @@ static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
     if (depth == 0) heti_s_write_matrices(w);
     heti_t_char(&w->out, '}');
     if (w->rank == first || w->rank != first + ranks || w->group != g + size) w->bad = 1;
-    w->rank = first + n * ranks;
-    w->group = g + n * size;
+    w->rank = first + n * ranks, w->group = g + n * size;
 }
 
 /* A group of any order: its devices, then its groups; or only their ranks. */
@@ -4697,15 +4691,15 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
         return HETI_S_BAD(error, "het_cluster_place: cluster, talk, weight or device is NULL");
     HETI_T_TRY(heti_s_check_groups(cluster, "het_cluster_place", error));
-    for (int64_t i = 0; i < talk->count; i++)
+    for (int64_t i = 0; i < talk->count; i++) {
         if (talk->start[0] != 0 || talk->start[i + 1] < talk->start[i])
             return HETI_S_BAD(error, "het_cluster_place: set %d begins at %d and ends at %d", i, talk->start[i],
                               talk->start[i + 1]);
+        if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %e", i, weight[i]);
+    }
     for (int64_t i = 0; talk->count > 0 && i < talk->start[talk->count]; i++)
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
             return HETI_S_BAD(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
-    for (int64_t i = 0; i < talk->count; i++)
-        if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %e", i, weight[i]);
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_place"));
     const size_t size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
@@ -6346,8 +6340,7 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
 static int heti_s_move_share(heti_s_seek *s, heti_s_choice *c) {
     const int64_t p = heti_s_below(s, c->pipelines), q = heti_s_below(s, c->pipelines);
     if (p == q || c->count[p] == 0) return 0;
-    c->count[p]--;
-    c->count[q]++;
+    c->count[p]--, c->count[q]++;
     return 1;
 }
 
@@ -7639,8 +7632,7 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
         for (int64_t i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++) {
             het_team_member *member = &to->member[to->members++];
             *member = f->member[i];
-            member->rank = f->device[i];
-            member->leader = f->device[f->first[t]];
+            member->rank = f->device[i], member->leader = f->device[f->first[t]];
         }
     }
     return HET_OK;
@@ -8026,7 +8018,6 @@ typedef struct heti_s_predict {
     const het_search_desc *desc;
     const het_plan *plan;
     het_allocator allocator;
-    het_error *error;
     int64_t micro_batches, granules;
     het_schedule *schedule;           /* complete */
     het_plan_costs *costs;
@@ -8053,34 +8044,33 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     heti_s_sizes_cut(&p->sizes, arena, p->micro_batches);
 }
 
-static het_result heti_s_predict_check(const heti_s_predict *p, const char *call) {
+static het_result heti_s_predict_check(const heti_s_predict *p, const char *call, het_error *error) {
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
     if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
-        return HETI_S_BAD(p->error, "%s: description, profile, cluster or plan is NULL", call);
+        return HETI_S_BAD(error, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
-        return HETI_S_BAD(p->error, "%s: het_search_desc was not cleared", call);
+        return HETI_S_BAD(error, "%s: het_search_desc was not cleared", call);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 ||
         d->granule_tokens > 1000000000 || p->granules < 1 || p->granules > d->granules)
-        return HETI_S_BAD(p->error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules,
+        return HETI_S_BAD(error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules,
                           d->granules, d->granule_tokens);
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
-        return HETI_S_BAD(p->error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
+        return HETI_S_BAD(error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
                           plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
     return HET_OK;
 }
 
-/* Micro-batches of a step, which pipeline has which, their sizes and costs; cluster: in place of
-   the description's. */
+/* Micro-batches of a step, which pipeline has which, sizes, costs, lists; cluster: in place of the
+   description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
     memset(p, 0, sizeof *p);
     p->desc = desc;
     p->plan = plan;
-    p->error = error;
     p->granules = granules;
-    HETI_T_TRY(heti_s_predict_check(p, call));
+    HETI_T_TRY(heti_s_predict_check(p, call, error));
     HETI_T_TRY(heti_t_choose(&desc->allocator, &p->allocator, error, call));
     p->micro_batches = (desc->granules + granules - 1) / granules;
     HETI_T_TRY(heti_t_arrays(&p->arena, 0, heti_s_predict_cut, p, &p->allocator, call, error));
@@ -8088,13 +8078,8 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     heti_s_sizes_step(&p->sizes, &granule, desc->granules, granules);
-    return heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error);
-}
-
-/* Simulates it, by which p->costs know how busy the ranks are. */
-static het_result heti_s_predict_run(heti_s_predict *p, het_choice timeline, het_simulation **simulation) {
-    HETI_T_TRY(heti_s_lists(p->plan, p->count, &p->blocks, &p->allocator, &p->schedule, p->error));
-    return het_simulate_costs(p->plan, p->schedule, p->costs, timeline, &p->allocator, simulation, p->error);
+    HETI_T_TRY(heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error));
+    return heti_s_lists(plan, p->count, &p->blocks, &p->allocator, &p->schedule, error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -8104,7 +8089,8 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
     *simulation = NULL;
     het_result result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules,
                                              "het_plan_predict", error);
-    if (result == HET_OK) result = heti_s_predict_run(&p, timeline, simulation);
+    if (result == HET_OK)
+        result = het_simulate_costs(plan, p.schedule, p.costs, timeline, &p.allocator, simulation, error);
     heti_s_predict_end(&p);
     return result;
 }
@@ -8122,13 +8108,16 @@ typedef struct heti_s_watched {
     int64_t steps, lasting;           /* observed; with a change, one behind the other */
 } heti_s_watched;
 
-/* The reduction of a block: what the least of its ranks' records says it takes, and what a message
-   of it meets. One rank's record is the time of the ring where the others were there before it. */
-typedef struct heti_s_ring {
+/* The reduction of a block: what the least of its ranks' records says it takes, which is that of
+   its messages where the others were there before it. */
+typedef struct heti_s_reduced {
     int64_t group, ranks;             /* the smallest group with all of them */
-    double seconds, nominal;          /* in the present step, 0: none; simulated */
-    double trips, bytes;              /* messages one behind the other; bytes of one */
-} heti_s_ring;
+    double seconds;                   /* 0: none */
+} heti_s_reduced;
+
+/* Of all blocks over a group's link; and simulated, where all links take 4^k times as long. */
+enum { HETI_S_SLOWER = 12 };
+typedef struct heti_s_sums { double seconds, bytes, slower[HETI_S_SLOWER]; } heti_s_sums;
 
 /* One way over a boundary between stages of two ranks. */
 typedef struct heti_s_way { double delay, bytes; int32_t seen; } heti_s_way;
@@ -8147,9 +8136,11 @@ struct het_adapt {
     double *arrival;                  /* [2 stages most slices] as `way`: when a message came that was
                                          waited for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
-    heti_s_ring *ring;                /* [blocks] */
+    heti_s_reduced *reduced;          /* [blocks] */
+    heti_s_sums *sums;                /* [groups] */
+    het_group *slow;                  /* [groups] those that are tried */
     double *share;                    /* [pipelines] that are tried */
-    heti_t_arena ways;                /* of the four arrays above */
+    heti_t_arena ways;                /* of the six arrays above */
 };
 
 static void heti_s_adapt_stop(het_adapt *a) {
@@ -8170,8 +8161,6 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from, heti_
     *to = *from;
     to->device = HETI_S_ROOM(het_cluster_device, from->ranks);
     to->group = HETI_S_ROOM(het_group, from->groups);
-    memset(&to->allocator, 0, sizeof to->allocator);
-    to->size = 0;
     if (to->device == NULL) return;
     HETI_T_COPY(to->device, from->device, from->ranks);
     if (from->groups > 0) HETI_T_COPY(to->group, from->group, from->groups);
@@ -8237,64 +8226,76 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
     het_adapt *a = HETI_T_CAST(het_adapt *, self);
     a->way = HETI_S_ROOM(heti_s_way, 2 * a->plan->stages);
     a->arrival = HETI_S_ROOM(double, 2 * a->plan->stages * a->most * a->plan->slices);
-    a->ring = HETI_S_ROOM(heti_s_ring, a->search.profile->blocks);
+    a->reduced = HETI_S_ROOM(heti_s_reduced, a->search.profile->blocks);
+    a->sums = HETI_S_ROOM(heti_s_sums, a->nominal.groups);
+    a->slow = HETI_S_ROOM(het_group, a->nominal.groups);
     a->share = HETI_S_ROOM(double, a->plan->pipelines);
 }
 
-/* The least seconds of every block's REDUCE, and which ranks have one. Nothing moves by that of
+/* The least seconds of every block's REDUCE, and their sum for each group. Nothing moves by that of
    sums that left behind their calls. */
 static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
-    for (int64_t i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
+    HETI_T_CLEAR(a->reduced, a->search.profile->blocks);
+    for (int64_t g = 0; g < a->nominal.groups; g++) a->sums[g].seconds = a->sums[g].bytes = 0;
     for (int64_t i = 0; i < t->records && a->plan->shard < HET_SHARD_GRADIENTS; i++) {
         const het_record *r = &t->record[i];
         if (r->action.kind != HET_ACTION_REDUCE || r->action.stage < 0 ||
             r->action.stage >= a->search.profile->blocks || !(r->end > r->start))
             continue;
-        heti_s_ring *ring = &a->ring[r->action.stage];
-        if (!(ring->seconds > 0) || r->end - r->start < ring->seconds) ring->seconds = r->end - r->start;
-        ring->group = ring->ranks++ > 0 && a->nominal.groups > 0 ?
-            heti_s_joined_group(&a->nominal, ring->group, a->nominal.device[r->rank].group) :
+        heti_s_reduced *block = &a->reduced[r->action.stage];
+        if (!(block->seconds > 0) || r->end - r->start < block->seconds) block->seconds = r->end - r->start;
+        block->group = block->ranks++ > 0 && a->nominal.groups > 0 ?
+            heti_s_joined_group(&a->nominal, block->group, a->nominal.device[r->rank].group) :
             a->nominal.device[r->rank].group;
+    }
+    for (int64_t i = 0; i < a->search.profile->blocks; i++) {
+        const heti_s_reduced *block = &a->reduced[i];
+        if (block->ranks < 2 || block->group < 0 || block->group >= a->nominal.groups) continue;
+        heti_s_sums *sums = &a->sums[block->group];
+        sums->seconds += block->seconds;
+        heti_s_most(&sums->bytes, a->predict.costs->costs.block[i].reduce_bytes / heti_s_real(block->ranks));
     }
 }
 
-/* What reductions take where links are as given: an N-th of the block from rank to rank at once,
-   one window at a time, twice of many ranks (hetrain_plan.h). */
-static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
-    heti_s_observe_reductions(a, t);
-    for (int64_t i = 0; i < a->search.profile->blocks; i++) {
-        heti_s_ring *ring = &a->ring[i];
-        const het_block_cost *block = &a->predict.costs->costs.block[i];
-        const double windows = ring->ranks > 0 ? block->windows / heti_s_real(ring->ranks) : 0;
-        ring->nominal = ring->seconds;
-        ring->trips = (ring->ranks > HETRAIN_DIRECT ? 2 : 1) * (windows > 1 ? windows : 1);
-        if (ring->ranks > 0) ring->bytes = block->reduce_bytes / heti_s_real(ring->ranks) / (windows > 1 ? windows : 1);
+/* What they take on the believed devices with links as given and slower ones, of 1 us and more. */
+static het_result heti_s_expect_reductions(het_adapt *a, const char *call, het_error *error) {
+    het_cluster tried = a->believed;
+    heti_s_predict p;
+    tried.group = a->slow;
+    HETI_T_COPY(a->slow, a->nominal.group, a->nominal.groups);
+    het_result result = heti_s_predict_start(&p, &a->search, a->plan, &tried, a->predict.granules, call, error);
+    for (int k = 0; k < HETI_S_SLOWER && result == HET_OK; k++) {
+        het_simulation *simulation;
+        result = het_simulate_costs(a->plan, p.schedule, p.costs, HET_YES, &a->allocator, &simulation, error);
+        if (result == HET_OK) heti_s_observe_reductions(a, &simulation->timeline);
+        het_simulation_free(simulation);
+        for (int64_t g = 0; g < a->nominal.groups; g++) {
+            a->sums[g].slower[k] = a->sums[g].seconds;
+            a->slow[g].latency = 4 * heti_s_larger(a->slow[g].latency, 1e-6);
+            a->slow[g].bandwidth /= 4;
+        }
     }
+    heti_s_predict_end(&p);
+    return result;
 }
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
-    heti_s_predict predict;
-    het_plan *copy = NULL;
-    het_simulation *simulation = NULL;
-    if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
-    het_result result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules,
-                                             "het_adapt_start", error);
-    if (result == HET_OK) result = heti_s_predict_run(&predict, HET_YES, &simulation);
-    if (result == HET_OK) result = het_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
-    if (result != HET_OK) {
-        het_simulation_free(simulation);
-        heti_s_predict_end(&predict);
-        return result;
-    }
-    heti_s_adapt_stop(adapt);
-    adapt->predict = predict;
-    adapt->predict.plan = adapt->plan = copy;
-    adapt->most = 0;
-    for (int64_t p = 0; p < plan->pipelines; p++) adapt->most = heti_s_max(adapt->most, predict.count[p]);
-    result = heti_t_arrays(&adapt->ways, 0, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
-    if (result == HET_OK) heti_s_expect_reductions(adapt, &simulation->timeline);
-    else heti_s_adapt_stop(adapt);
-    het_simulation_free(simulation);
+    const char *const call = "het_adapt_start";
+    het_adapt next;
+    if (adapt == NULL) return HETI_S_BAD(error, "%s: adapt is NULL", call);
+    next = *adapt;
+    next.plan = NULL;
+    next.most = 0;
+    memset(&next.ways, 0, sizeof next.ways);
+    heti_s_predict *p = &next.predict;
+    het_result result = heti_s_predict_start(p, &adapt->search, plan, &adapt->nominal, granules, call, error);
+    if (result == HET_OK) result = het_plan_copy(plan, &adapt->allocator, "het_adapt", &next.plan, error);
+    for (int64_t i = 0; result == HET_OK && i < plan->pipelines; i++) next.most = heti_s_max(next.most, p->count[i]);
+    if (result == HET_OK) result = heti_t_arrays(&next.ways, 0, heti_s_way_cut, &next, &next.allocator, call, error);
+    if (result == HET_OK) result = heti_s_expect_reductions(&next, call, error);
+    p->plan = next.plan;
+    heti_s_adapt_stop(result == HET_OK ? adapt : &next);
+    if (result == HET_OK) *adapt = next;
     return result;
 }
 
@@ -8346,8 +8347,7 @@ static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
     return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
 }
 
-/* Receives that were waited for tell when their message came; shorter waits are the receiver's own
-   work. */
+/* Receives that were waited for, at least so long, tell when their message came. */
 #define HETI_S_WAIT 1e-4
 
 /* From them the least delay of every boundary, each way: that of a message which found the link
@@ -8375,11 +8375,19 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
     }
 }
 
-/* A group's link is as fast as the fastest boundary or ring over it. */
+/* A group's link is as fast as the fastest boundary or its reductions. */
 static void heti_s_link_seen(het_adapt *a, int64_t group, double delay, double bytes) {
     if (group < 0 || group >= a->nominal.groups || a->link[group].seen <= delay) return;
     a->link[group].seen = delay;
     a->link[group].bytes = bytes;
+}
+
+/* How many times as long links take, by straight lines between what was simulated. */
+static double heti_s_times_slower(const heti_s_sums *sums) {
+    int k = 0;
+    while (k + 2 < HETI_S_SLOWER && sums->slower[k + 1] <= sums->seconds) k++;
+    const double least = sums->slower[k], more = sums->slower[k + 1] - least;
+    return heti_s_real(INT64_C(1) << 2 * k) * (more > 0 ? 1 + 3 * (sums->seconds - least) / more : 1);
 }
 
 static void heti_s_observe_links(het_adapt *a) {
@@ -8387,18 +8395,19 @@ static void heti_s_observe_links(het_adapt *a) {
     for (int64_t g = 0; g < a->nominal.groups; g++) a->link[g].seen = HETI_S_NONE;
     for (int64_t s = 0; s + 1 < plan->stages; s++) {
         const heti_s_way *there = &a->way[s], *back = &a->way[plan->stages + s];
-        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
+        const int seen = there->seen + back->seen;
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || seen == 0) continue;
         heti_s_link_seen(a, heti_s_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank),
-                         there->seen && back->seen ? (there->delay + back->delay) / 2 :
-                         there->seen ? there->delay : back->delay, there->seen ? there->bytes : back->bytes);
+                         (there->delay + back->delay) / seen, heti_s_larger(there->bytes, back->bytes));
     }
-    for (int64_t b = 0; b < a->search.profile->blocks; b++) {
-        const heti_s_ring *ring = &a->ring[b];
-        const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
-        if (ring->trips > 0 && ring->seconds > 0) heti_s_link_seen(a, ring->group, delay, ring->bytes);
+    for (int64_t g = 0; g < a->nominal.groups; g++) {
+        const heti_s_sums *sums = &a->sums[g];
+        const double once = heti_s_link_seconds(heti_s_group_link(&a->nominal.group[g]), sums->bytes);
+        heti_s_watched *w = &a->link[g];
+        if (sums->seconds > 0)
+            heti_s_link_seen(a, g, (heti_s_times_slower(sums) - 1) * heti_s_larger(once, 1e-6), sums->bytes);
+        if (w->seen < HETI_S_NONE) w->past[w->steps++ % a->d.window] = w->seen;
     }
-    for (int64_t g = 0; g < a->nominal.groups; g++)
-        if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->d.window] = a->link[g].seen;
 }
 
 static het_result heti_s_observe_clocks(het_adapt *a, het_error *error) {
@@ -8554,19 +8563,13 @@ static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_e
         for (int64_t p = 0; p < plan.pipelines; p++)
             for (int64_t q = 0; q < plan.pipelines; q++) {
                 if (p == q || share[p] < 1) continue;
-                share[p] -= 1;
-                share[q] += 1;
+                share[p] -= 1, share[q] += 1;
                 HETI_T_TRY(heti_s_adapt_seconds(a, &plan, &tried, error));
-                share[p] += 1;
-                share[q] -= 1;
-                if (!(tried < best)) continue;
-                best = tried;
-                best_p = p;
-                best_q = q;
+                share[p] += 1, share[q] -= 1;
+                if (tried < best) best = tried, best_p = p, best_q = q;
             }
         if (best_p < 0) return HET_OK;
-        share[best_p] -= 1;
-        share[best_q] += 1;
+        share[best_p] -= 1, share[best_q] += 1;
         *seconds = best;
     }
 }
@@ -8634,7 +8637,8 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     made->allocator = adapt->allocator;
     heti_t_text out = heti_t_text_in(made->text, sizeof made->text);
     heti_s_adapt_believe(adapt, &out);
-    const het_result result = heti_s_adapt_choose(adapt, made, error);
+    het_result result = heti_s_expect_reductions(adapt, "het_adapt_advise", error);
+    if (result == HET_OK) result = heti_s_adapt_choose(adapt, made, error);
     if (result == HET_OK) heti_s_adapt_tell(adapt, made, &out);
     if (result == HET_OK) *advice = made;
     else het_advice_free(made);
@@ -8701,7 +8705,7 @@ typedef struct heti_s_pack {
     heti_s_sizes sizes;               /* [max_micro_batches] in the order that is judged */
     het_schedule lists;               /* without the micro-batches that are not there */
     int64_t lists_for;                /* micro-batches */
-    heti_s_score best;
+    heti_s_score judged, best;        /* the order that was judged last */
     heti_s_grouping *best_grouping;
     double plain_seconds, estimate;   /* estimate: of the best */
     int64_t plain_count;
@@ -9240,7 +9244,8 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
 }
 
 /* The same, kept where it is the best so far; not looked at where a pipeline does not take one. */
-static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
+static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g) {
+    heti_s_score *score = &s->judged;
     memset(score, 0, sizeof *score);
     score->excess = HETI_S_NONE;
     heti_s_pack_divide(s, g->count, s->pipeline_count);
@@ -9344,17 +9349,17 @@ static int heti_s_pack_spent(heti_s_pack *s) {
 /* In each pipeline the largest first; or the largest, the smallest, the second largest, ...: so the
    least is kept at once. */
 static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
-    heti_s_score mixed;
     int64_t begin = 0;
     if (!heti_s_pack_deal(s, g) || heti_s_pack_spent(s)) return HET_OK;
     HETI_T_COPY(s->order, s->dealt, g->count);
-    HETI_T_TRY(heti_s_pack_judge(s, g, score));
+    HETI_T_TRY(heti_s_pack_judge(s, g));
+    *score = s->judged;
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
     for (int64_t p = 0; p < s->d.plan->pipelines; begin += s->pipeline_count[p++])
         for (int64_t i = 0; i < s->pipeline_count[p]; i++)
             s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
-    HETI_T_TRY(heti_s_pack_judge(s, g, &mixed));
-    if (heti_s_better(&mixed, score)) *score = mixed;
+    HETI_T_TRY(heti_s_pack_judge(s, g));
+    if (heti_s_better(&s->judged, score)) *score = s->judged;
     return HET_OK;
 }
 
@@ -9362,7 +9367,6 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
 static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
     const int64_t m = g->count;
     int64_t place[HETI_S_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
-    heti_s_score score;
     (void)heti_s_pack_deal(s, g);
     clusters = heti_s_pack_clusters(s, m);
     for (i = 0; i < clusters; i++) place[i] = i;
@@ -9376,17 +9380,16 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
                 for (i = begin; i < end; i++)
                     if (s->cluster[s->dealt[i]] == place[c]) s->order[n++] = s->dealt[i];
         }
-        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+        HETI_T_TRY(heti_s_pack_judge(s, g));
     } while (heti_s_next(place, clusters));
     return HET_OK;
 }
 
 static het_result heti_s_pack_every_order(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
-    heti_s_score score;
     for (int64_t i = 0; i < g->count; i++) s->order[i] = i;
     do {
-        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+        HETI_T_TRY(heti_s_pack_judge(s, g));
     } while (heti_s_next(s->order, g->count));
     return HET_OK;
 }
@@ -9396,7 +9399,6 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     const int64_t m = g->count;
     int64_t since = 0; /* exchanges tried since the last that helped */
-    heti_s_score score;
     for (int64_t i = 0, j = 0; since < m * (m - 1) / 2; since++) {
         if (++j >= m) {
             i = i + 2 < m ? i + 1 : 0;
@@ -9407,7 +9409,7 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
         if (memcmp(a, b, sizeof *a) == 0) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
         heti_s_exchange(&s->order[i], &s->order[j]);
-        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+        HETI_T_TRY(heti_s_pack_judge(s, g));
         if (memcmp(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
     }
     return HET_OK;
@@ -9416,12 +9418,11 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
 /* Plain orders first: nothing else counts as found without them. */
 static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
     for (int64_t k = 0; k < HETI_S_PLAIN && s->plain[k].count > 0; k++) {
-        heti_s_score score;
         heti_s_pack_amounts(s, &s->plain[k]);
         for (int64_t i = 0; i < s->plain[k].count; i++) s->order[i] = i;
-        HETI_T_TRY(heti_s_pack_judge(s, &s->plain[k], &score));
-        if (score.excess > 0 || (s->plain_count > 0 && score.seconds >= s->plain_seconds)) continue;
-        s->plain_seconds = score.seconds;
+        HETI_T_TRY(heti_s_pack_judge(s, &s->plain[k]));
+        if (s->judged.excess > 0 || (s->plain_count > 0 && s->judged.seconds >= s->plain_seconds)) continue;
+        s->plain_seconds = s->judged.seconds;
         s->plain_count = s->plain[k].count;
     }
     return HET_OK;
@@ -9479,10 +9480,9 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     if (s->best_grouping == NULL)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d "
                            "sequences into at most %d micro-batches was found with max_tokens %d%s and max_sequences "
-                           "%d%s", s->d.granules, HETI_T_CAST(int64_t, s->all.tokens),
-                           HETI_T_CAST(int64_t, s->all.sequences), s->most,
-                           s->d.max_tokens, s->limited ? " (less in some pipelines)" : s->d.max_tokens > 0 ? "" :
-                           " (no limit)", s->d.max_sequences, s->d.max_sequences > 0 ? "" : " (no limit)");
+                           "%d (0: no limit)", s->d.granules, HETI_T_CAST(int64_t, s->all.tokens),
+                           HETI_T_CAST(int64_t, s->all.sequences), s->most, s->d.max_tokens,
+                           s->limited ? " (less in some pipelines)" : "", s->d.max_sequences);
     heti_s_pack_amounts(s, s->best_grouping);
     for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->evaluations; k++) orders *= k;
     HETI_T_TRY(orders <= s->d.evaluations - s->evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));

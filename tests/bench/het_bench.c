@@ -2,8 +2,8 @@
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
      build/het_bench --parts                 the same step op by op, each beside its floor: multiply-adds over the peak, bytes over the bandwidth
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
-     build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
-     build/het_bench --what predict --steady the same on devices whose ops sleep: how well the engine is simulated, whatever the machine does
+     build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured, on devices whose ops sleep for a given time
+     build/het_bench --what predict --devices cpu  the same on CPU devices: with what the machine itself does from second to second
      build/het_bench --what predict_slow     pipelines that are not alike, behind slow links: predicted, then measured
      build/het_bench --what predict_divided  teams, divided sums and weights, a keeper: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
@@ -23,7 +23,7 @@
 
 typedef struct settings {
     const char *model, *svg;
-    int64_t sequences, length, threads, repetitions, dtype, isa, what, parts, reduce, paced, steady, seed;
+    int64_t sequences, length, threads, repetitions, dtype, isa, what, parts, reduce, paced, devices, seed;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
@@ -43,8 +43,8 @@ static const option options[] = {
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
     { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line of input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
-    { "--steady", NULL, OPTION_FLAG, AT(steady), 0, 0,
-      "of --what predict, predict_slow, predict_divided, team, islands: on devices whose ops sleep" },
+    { "--devices", "cpu|steady", OPTION_CHOICE, AT(devices), 0, 0,
+      "of --what predict, predict_slow, predict_divided (steady: ops sleep for a given time), team, islands (cpu)" },
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "of --what predict: which layouts are drawn" },
     OPTION_LAST_ROWS
 };
@@ -53,6 +53,7 @@ enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
     PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, TEAM, PLAN, SCALING, LATE, ISLANDS
 };
+enum { CPU = 1, STEADY }; /* of --devices */
 
 #include "libraries.h"
 
@@ -828,7 +829,7 @@ static int bench_team(bench *b) {
         runner *run = ranks_next(&r, label[i], i > 0 ? 2 : 1, b->cpu, 1);
         char plan[300] = "dp";
         if (i > 0) run->device[1].speed = 1.0 / 3.0;
-        if (b->set.steady) steady_take(run->device, i > 0 ? 2 : 1, STEADY_SLEEPS);
+        if (b->set.devices == STEADY) steady_take(run->device, i > 0 ? 2 : 1, STEADY_SLEEPS);
         if (i > 0)
             snprintf(plan, sizeof plan, "{\"teams\":[{\"ranks\":[0,1],%s}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,%lld]}]}],"
                      "\"state_shares\":[3,1]}", team[i], (long long)(2 * r.model.layers + 2));
@@ -1017,13 +1018,14 @@ static int run(bench *b, int argc, char **argv) {
     status = default_allocator(&allocator);
     if (status != 0) return status;
     if (s->parts) s->what = PARTS;
+    if (s->devices == 0) s->devices = s->what == TEAM || s->what == ISLANDS ? CPU : STEADY;
     status = 0;
     if (s->what != ALL && (s->what < PREDICT || s->what > PREDICT_DIVIDED))
         status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
     if (status == 0 && s->what != ALL && s->what != PREDICT)
         status = options_idle(options, OPTIONS, b->given, "--seed", "but with --what predict");
     if (status == 0 && (s->what < PREDICT || s->what > TEAM) && s->what != ISLANDS)
-        status = options_idle(options, OPTIONS, b->given, "--steady", "but with --what predict, predict_slow, predict_divided, team and islands");
+        status = options_idle(options, OPTIONS, b->given, "--devices", "but with --what predict, predict_slow, predict_divided, team and islands");
     if (status == 0 && s->what != STEP && s->what != ATTENTION)
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
     if (status != 0) return status;

@@ -82,7 +82,7 @@ static int bench_islands(bench *b) {
         if (status != 0) break;
         all[k].run = ranks_next(&all[k].r, "island", 1, b->cpu, 1);
         if (k == 1) all[k].run->device[0].speed = 1.0 / 3.0;
-        if (b->set.steady) steady_take(all[k].run->device, 1, STEADY_SLEEPS);
+        if (b->set.devices == STEADY) steady_take(all[k].run->device, 1, STEADY_SLEEPS);
         status = ranks_create(&all[k].r, all[k].run, "dp", NULL);
     }
     for (int64_t round = -1; round < n && status == 0; round++) {

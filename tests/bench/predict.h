@@ -3,7 +3,7 @@
    the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
    the noise. Slow ranks sleep, so that never more than two threads are busy on the average. Two sets are declared whole instead of drawn:
    predict_slow, pipelines that are not alike, slow links between them, ranks without work; predict_divided, teams, sums and weights of which
-   a rank has a part, a keeper. --steady: on devices whose ops sleep (steady.h), so that the machine's own drift is no part of the error. */
+   a rank has a part, a keeper. Devices are steady ones (steady.h), so that the machine's own drift is no part of the error; --devices cpu: the CPU. */
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
@@ -203,7 +203,7 @@ static int predict_configure(predictor *p, prediction *c) {
     if (status == 0) status = c->whole != NULL ? predict_lay_out_whole(p, c) : predict_lay_out(p, c);
     if (status != 0) return status;
     for (i = 0; i < c->ranks.devices; i++) c->speed[i] = c->ranks.device[i].speed > 0 ? c->ranks.device[i].speed : 1;
-    if (p->all->set.steady) steady_take(c->ranks.device, c->ranks.devices, STEADY_SLEEPS);
+    if (p->all->set.devices == STEADY) steady_take(c->ranks.device, c->ranks.devices, STEADY_SLEEPS);
     for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
     for (i = 0; i < count; i++) {
         c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;
@@ -238,7 +238,7 @@ static int predict_profile(predictor *p, int number) {
     predict_desc(p, c, &desc);
     for (i = 0; i < (int)c->ranks.devices; i++) {
         device[i] = c->ranks.device[i];
-        if (p->all->set.steady) device[i].ordinal = steady_ordinal(1, STEADY_SLEEPS); /* as with other devices, what they take at full speed */
+        if (p->all->set.devices == STEADY) device[i].ordinal = steady_ordinal(1, STEADY_SLEEPS); /* as with other devices, what they take at full speed */
     }
     desc.layout.devices = device;
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
@@ -410,8 +410,9 @@ static void predict_print(const predictor *p) {
         bias += error / p->configurations;
         if (fabs(error) > worst) worst = fabs(error);
     }
-    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%llu,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
-           "\"mean_noise\":%.4f}\n", p->configurations, (unsigned long long)p->seed, mean, worst, bias, noise);
+    printf("{\"name\":\"predict_all\",\"devices\":\"%s\",\"configurations\":%d,\"seed\":%llu,\"mean_error\":%.4f,\"worst_error\":%.4f,"
+           "\"bias\":%.4f,\"mean_noise\":%.4f}\n", p->all->set.devices == STEADY ? "steady" : "cpu", p->configurations,
+           (unsigned long long)p->seed, mean, worst, bias, noise);
     fflush(stdout);
 }
 
