@@ -9436,7 +9436,7 @@ static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post) {
 
 /* Wakes a local rank; under ctx->threads.lock. */
 static void heti_wake(het_ctx *ctx, int64_t local) {
-    ctx->rank[local].events++;
+    HETI_ATOMIC_STORE(&ctx->rank[local].events, ctx->rank[local].events + 1);
     HETI_SIGNAL(&ctx->rank[local].wake);
 }
 
@@ -9654,10 +9654,15 @@ static const heti_endpoint *heti_busy_end(const heti_part *part) {
 }
 
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link
-   delivers or the next look at the world. */
-static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
+   delivers or the next look at the world. Waking up takes long, and most waits are short: a wait's
+   first moment, up to `awake`, is spent looking. */
+static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post, double awake) {
     het_ctx *ctx = r->ctx;
     double most = 0.05;
+    while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) {
+        HETI_YIELD();
+        if (ctx->world.processes > 1) return;
+    }
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_busy_end(r->part)) most = 50e-6; /* nor has a group */
@@ -9665,13 +9670,6 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
-}
-
-static uint32_t heti_events(heti_rank *r) {
-    HETI_LOCK(r->ctx);
-    const uint32_t events = r->events;
-    HETI_UNLOCK(r->ctx);
-    return events;
 }
 
 /* Pieces are under way, or still to come. */
@@ -9686,13 +9684,15 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
     return end ? r->ctx->share.group[end->group].member[end->member == 0] : -1;
 }
 
+static int heti_is_slow(const heti_rank *r) { return r->desc.speed > 0.0 && r->desc.speed < 1.0; }
+
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` is for the
    message of a rank that waits too long. */
 static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what) {
-    const double start = heti_now();
+    const double start = heti_now(), awake = start + (heti_is_slow(r) ? 0.0 : 50e-6); /* looking is no work of theirs */
     double looked = start;
     for (;;) {
-        const uint32_t seen = heti_events(r);
+        const uint32_t seen = HETI_ATOMIC_LOAD(&r->events);
         int done;
         HETI_TRY(heti_progress(r));
         if (post) HETI_TRY(heti_test_post(r, post, &done));
@@ -9708,7 +9708,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
                                       now - start, what, !post ? heti_reduction_peer(r) : post->receives ? post->from
                                       : post->to, r->ctx->desc.layout.stall_deadline);
         }
-        heti_sleep(r, seen, post);
+        heti_sleep(r, seen, post, awake);
     }
 }
 
@@ -14250,7 +14250,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
 /* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it
    last did. */
 static void heti_slow_down(heti_rank *r) {
-    if (!(r->desc.speed > 0.0 && r->desc.speed < 1.0)) return;
+    if (!heti_is_slow(r)) return;
     const double used = heti_thread_time() - r->slept_for;
     double rest = used * (1.0 / r->desc.speed - 1.0);
     if (rest < 1e-3) return;

@@ -482,7 +482,7 @@ static void a_slow_link_is_seen_by_reductions(void **state)
     }
 }
 
-/* Where bytes take the time and blocks of unequal size wait for each other, the link is seen as narrow as it is: a little narrower, and much, one link
+/* Where bytes take the time and unequal blocks wait for each other, the link is seen as narrow as it is: a little narrower, and much, one link
    and the outer one of a tree, on slow devices too, whose backward passes hide more of it; and then as wide as it was. */
 static void a_narrow_link_is_seen_by_reductions(void **state)
 {

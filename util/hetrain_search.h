@@ -8116,7 +8116,7 @@ typedef struct heti_s_reduced {
 } heti_s_reduced;
 
 /* Of all blocks over a group's link; and simulated, where all links take 4^k times as long. */
-enum { HETI_S_SLOWER = 12 };
+enum { HETI_S_SLOWER = 8 };
 typedef struct heti_s_sums { double seconds, bytes, slower[HETI_S_SLOWER]; } heti_s_sums;
 
 /* One way over a boundary between stages of two ranks. */
@@ -8387,7 +8387,7 @@ static double heti_s_times_slower(const heti_s_sums *sums) {
     int k = 0;
     while (k + 2 < HETI_S_SLOWER && sums->slower[k + 1] <= sums->seconds) k++;
     const double least = sums->slower[k], more = sums->slower[k + 1] - least;
-    return heti_s_real(INT64_C(1) << 2 * k) * (more > 0 ? 1 + 3 * (sums->seconds - least) / more : 1);
+    return more > 0 ? heti_s_real(INT64_C(1) << 2 * k) * (1 + 3 * (sums->seconds - least) / more) : 1;
 }
 
 static void heti_s_observe_links(het_adapt *a) {
