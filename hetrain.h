@@ -9659,10 +9659,8 @@ static const heti_endpoint *heti_busy_end(const heti_part *part) {
 static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post, double awake) {
     het_ctx *ctx = r->ctx;
     double most = 0.05;
-    while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) {
-        HETI_YIELD();
+    while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) /* to yield would cost a time slice */
         if (ctx->world.processes > 1) return;
-    }
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_busy_end(r->part)) most = 50e-6; /* nor has a group */
