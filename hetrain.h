@@ -9661,9 +9661,8 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post, doubl
     double most = 0.05;
     while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) /* to yield would cost a time slice */
         if (ctx->world.processes > 1) return;
-    if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
-    else if (heti_busy_end(r->part)) most = 50e-6; /* nor has a group */
+    else if (ctx->world.processes > 1 || heti_busy_end(r->part)) most = 50e-6; /* transports, groups wake nobody */
     else if (r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);

@@ -137,7 +137,7 @@ late() {
         "process $1 waits, and says so" "$(cat out.$1)"
 }
 late 0 'process 0 of 2 waits for process 1'
-late 1 "process 1 of 2 waits for process 0, which makes the file $work/meeting"
+late 1 "process 1 of 2 waits for process 0 (file $work/meeting)"
 launcher=$(command -v torchrun)
 for with in "$program" "$programs/mpi/train_mpi"; do # the latter goes by torchrun's variables as well
     [ -n "$launcher" ] && [ -x "$with" ] || continue

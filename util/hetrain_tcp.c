@@ -40,16 +40,16 @@
 
    ENVIRONMENT   Is not looked at. programs/connect.h makes a description from torchrun's variables.
 
-   MESSAGES   One connection for each two processes; a communication thread owns them all and sleeps
-   in poll. A receiver tells the sender how many receives it has started on a channel, and a message
-   goes out when its receive is there: it is written from the sender's memory and read into the
-   receiver's, in chunks of 256 KiB, between which other messages to the same process of up to 4 KiB
-   pass. A message of up to 4 KiB may also go before its receive is known, as long as one of the 32
-   places kept for that at the receiver is free. Thus no message waits behind one that nobody
-   receives. The het_request is the node of the queues: nothing is allocated for a message. A
-   channel that is used for the first time, in either direction, takes about 200 bytes until the
-   end, 64 channels at a time; each
-   other process takes about 220 KB.
+   MESSAGES   One connection for each two processes. Whoever starts a message or asks for one moves
+   what there is, up to 64 KiB, in its own thread; a communication thread, which sleeps in poll,
+   does the rest and what comes meanwhile. A receiver tells the sender how many receives it has
+   started on a channel, and a message goes out when its receive is there: it is written from the
+   sender's memory and read into the receiver's, in chunks of 256 KiB, between which other messages
+   to the same process of up to 4 KiB pass. A message of up to 4 KiB may also go before its receive
+   is known, as long as one of the 32 places kept for that at the receiver is free. Thus no message
+   waits behind one that nobody receives. The het_request is the node of the queues: nothing is
+   allocated for a message. A channel that is used for the first time, in either direction, takes
+   about 200 bytes until the end, 64 channels at a time; each other process takes about 220 KB.
 
    FAILURE   A transport ends with the first abort, its own or one received, which every process
    passes on to all. All requests then fail at once: the threads here never hold a caller's memory
@@ -58,11 +58,10 @@
    last_error is the first error and does not change.
 
    CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others
-             receive it, and says goodbye. When all have
-   done so it returns HET_OK; this also holds after an abort. It waits for processes that are still
-   at work as long as their heartbeats come. It gives up and returns HET_ERR_TRANSPORT when a
-   process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory,
-   sockets and thread are returned in any case.
+   receive it, and says goodbye. When all have done so it returns HET_OK; this also holds after an
+   abort. It waits for processes that are still at work as long as their heartbeats come. It gives
+   up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or
+   abort_seconds after an abort. Memory, sockets and thread are returned in any case.
 
    WIRE   Numbers are little-endian. Who comes knocks, 64 bytes: "hetrtcp\n", version, its process,
    the other's (4 bytes each), 0 (4), its number (32), zeros; then sends its proof (32), then its
@@ -210,6 +209,7 @@ extern "C" {
 /* bytes read behind a chunk when the message goes on: few, since they are copied */
 #define HETI_TCP_AHEAD 256
 #define HETI_TCP_BUDGET (4 * HETI_TCP_CHUNK) /* bytes read or written for one peer until it is another's turn */
+#define HETI_TCP_HELP 65536          /* the same in a caller's thread */
 #define HETI_TCP_BUCKETS 1024
 #define HETI_TCP_PAGE 64             /* lines */
 #define HETI_TCP_GUESTS 64           /* connections whose hello is not complete */
@@ -219,11 +219,9 @@ extern "C" {
 #define HETI_TCP_ADDRESS_TEXT 80
 #define HETI_TCP_FILE (448 + 80 * HETI_TCP_ADDRESSES) /* bytes */
 
-enum {
-    HETI_TCP_DATA = 1, HETI_TCP_MORE = 2, HETI_TCP_GRANT = 3, HETI_TCP_ASK = 4, HETI_TCP_CREDIT = 5, HETI_TCP_BEAT = 6,
-        HETI_TCP_STOP = 7,
-    HETI_TCP_CLOSING = 8, HETI_TCP_BYE = 9
-};
+/* Frames. */
+enum { HETI_TCP_DATA = 1, HETI_TCP_MORE = 2, HETI_TCP_GRANT = 3, HETI_TCP_ASK = 4, HETI_TCP_CREDIT = 5,
+      HETI_TCP_BEAT = 6, HETI_TCP_STOP = 7, HETI_TCP_CLOSING = 8, HETI_TCP_BYE = 9 };
 /* Answers. REFUSED ends the asker's open, LATER may be otherwise next time; both have a text, as
    FAILED. */
 enum { HETI_TCP_WELCOME = 1, HETI_TCP_REFUSED = 2, HETI_TCP_LATER = 3, HETI_TCP_TABLE = 4, HETI_TCP_READY = 5,
@@ -231,8 +229,8 @@ enum { HETI_TCP_WELCOME = 1, HETI_TCP_REFUSED = 2, HETI_TCP_LATER = 3, HETI_TCP_
 
 enum { HETI_TCP_BUSY = 0x5443, HETI_TCP_OK, HETI_TCP_WRONG }; /* state of a request; other values: never started */
 
-/* A request, in the memory of a het_request. `state` is guarded by the lock; all else belongs to
-   the communication thread once queued. */
+/* A request, in the memory of a het_request. `state` is guarded by the lock; all else, once queued,
+   by the turn. */
 typedef struct heti_tcp_node {
     struct heti_tcp_node *next;
     const unsigned char *from; /* of a send */
@@ -321,14 +319,14 @@ typedef struct heti_tcp {
     double heartbeat, dead, abort_limit;
     int processes, process;
     heti_tcp_peer *peer;             /* [processes] */
-    struct pollfd *polls;            /* [processes + 1 + HETI_TCP_GUESTS] */
+    struct pollfd *polls;            /* [processes + 1 + HETI_TCP_GUESTS]; of who opens, then of the thread */
     int wake_read, wake_write;       /* a pipe */
     int running;
     pthread_t thread;
 
     pthread_mutex_t lock;            /* guards from here ... */
-    heti_tcp_list queued;            /* requests that the communication thread has not yet seen */
-    int asleep, stop, closing;       /* asleep: a byte in the pipe is needed; stop: no more
+    heti_tcp_list queued;            /* requests that nobody with the turn has seen yet */
+    int asleep, stop, closing;       /* asleep: the thread may need a byte in the pipe; stop: no more
                                         messages, after an abort or in close */
     int aborted, abort_process;      /* the first abort; aborted: a het_result */
     int abort_told;                  /* all that are there have stopped too */
@@ -336,7 +334,9 @@ typedef struct heti_tcp {
     char abort_text[HETI_TCP_TEXT + 1];
     het_error error;                 /* the first one */
                                      /* ... to here, and each peer's `heard` */
-    heti_tcp_list done;              /* The communication thread's own, from here to the end */
+    pthread_mutex_t turn;            /* guards the rest, but for what opening needs */
+    struct pollfd *looks;            /* [processes] */
+    heti_tcp_list done;
     int ended, leaving;              /* an abort, close has been seen */
     int clean, leave;
     double next_beat, moved_time;
@@ -401,21 +401,17 @@ static void heti_tcp_nap(double seconds) {
     (void)nanosleep(&t, NULL);
 }
 
-/* Milliseconds for poll, at least 1 of a time to come. */
-static int heti_tcp_milliseconds(double seconds) {
-    if (!(seconds > 0)) return 0;
-    return seconds > 1e6 ? 1000000000 : HETI_CAST(int, seconds * 1e3) + 1;
-}
-
 static void heti_tcp_watch(struct pollfd *f, int s, short events) {
     f->fd = s; /* below 0: poll leaves it out */
     f->events = events;
     f->revents = 0;
 }
 
-/* How many are ready; below 0: a signal came, or there is no memory for now. */
+/* How many are ready; below 0: a signal came, or there is no memory for now. Waits for at least a
+   millisecond of a time to come. */
 static int heti_tcp_poll(struct pollfd *f, int count, double seconds) {
-    const int ready = HETI_TCP_SYSTEM("poll", poll(f, HETI_CAST(nfds_t, count), heti_tcp_milliseconds(seconds)));
+    const int most = seconds > 1e6 ? 1000000000 : seconds > 0 ? HETI_CAST(int, seconds * 1e3) + 1 : 0;
+    const int ready = HETI_TCP_SYSTEM("poll", poll(f, HETI_CAST(nfds_t, count), most));
     if (ready < 0 && errno != EINTR) heti_tcp_nap(1e-3);
     return ready;
 }
@@ -631,7 +627,7 @@ static void heti_tcp_record_abort(heti_tcp *m, int process, int code, const char
     (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d aborted: %s", process, m->abort_text);
 }
 
-/* ---- the communication thread: lines --------------------------------------------------------- */
+/* ---- with the turn: lines -------------------------------------------------------------------- */
 
 static size_t heti_tcp_hash(int process, uint32_t channel) {
     const uint32_t h = (channel * 2048u + HETI_CAST(uint32_t, process)) * 2654435769u ^ channel >> 16;
@@ -669,13 +665,14 @@ static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channe
     return line;
 }
 
-static void heti_tcp_length_error(heti_tcp *m, const heti_tcp_node *receive, uint64_t sent) {
+static void heti_tcp_fail_length(heti_tcp *m, heti_tcp_node *receive, uint64_t sent) {
     (void)pthread_mutex_lock(&m->lock);
     (void)heti_tcp_say(m, HET_ERR_TRANSPORT,
                        "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %llu expected",
                        receive->process, m->process, HETI_CAST(int, receive->channel),
                        HETI_CAST(unsigned long long, sent), HETI_CAST(unsigned long long, receive->size));
     (void)pthread_mutex_unlock(&m->lock);
+    heti_tcp_complete(m, receive, HETI_TCP_WRONG);
 }
 
 /* May the first send of a line go? Then it stands in the queue of its size. */
@@ -701,10 +698,9 @@ static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line) {
 
 /* A message that is here goes to its receive. */
 static void heti_tcp_hand_over(heti_tcp *m, heti_tcp_node *receive, const unsigned char *from, size_t size) {
-    const int fits = size == receive->size;
-    if (!fits) heti_tcp_length_error(m, receive, size);
-    else if (size > 0) memcpy(receive->to, from, size);
-    heti_tcp_complete(m, receive, fits ? HETI_TCP_OK : HETI_TCP_WRONG);
+    if (size > 0 && size == receive->size) memcpy(receive->to, from, size);
+    if (size == receive->size) heti_tcp_complete(m, receive, HETI_TCP_OK);
+    else heti_tcp_fail_length(m, receive, size);
 }
 
 /* Of the process to itself. */
@@ -829,7 +825,7 @@ static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int n
     heti_tcp_fail_lines(m);
 }
 
-/* ---- the communication thread: writing ------------------------------------------------------- */
+/* ---- with the turn: writing ------------------------------------------------------------------ */
 
 static void heti_tcp_put_frame(heti_tcp_peer *p, int kind, int flag, uint32_t channel, uint64_t value) {
     unsigned char *to = p->out + p->out_end;
@@ -960,10 +956,10 @@ static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *
 
 /* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether
    there may be more to write at once. */
-static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p) {
+static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
     static const unsigned char zeros[4096] = { 0 };
     size_t written = 0;
-    while (written < HETI_TCP_BUDGET) {
+    while (written < budget) {
         const unsigned char *more = zeros;
         size_t more_size;
         ssize_t n;
@@ -986,7 +982,7 @@ static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p) {
     return 1;
 }
 
-/* ---- the communication thread: reading ------------------------------------------------------- */
+/* ---- with the turn: reading ------------------------------------------------------------------ */
 
 /* A message of `size` bytes begins. 0: the peer must not send it. */
 static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uint64_t size, int takes_place) {
@@ -998,12 +994,8 @@ static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uin
     line->incoming_left = size;
     if (node != NULL) {
         if (takes_place) heti_tcp_return_place(p, NULL);
-        if (node->size == size) {
-            line->incoming = node;
-        } else {
-            heti_tcp_length_error(m, node, size);
-            heti_tcp_complete(m, node, HETI_TCP_WRONG);
-        }
+        if (node->size == size) line->incoming = node;
+        else heti_tcp_fail_length(m, node, size);
     } else if (m->ended || m->leaving) {
         if (takes_place) heti_tcp_return_place(p, NULL);
     } else if (takes_place && p->places != NULL) {
@@ -1171,9 +1163,9 @@ static ssize_t heti_tcp_receive(heti_tcp_peer *p, size_t *asked, unsigned char *
 }
 
 /* Reads until nothing is left or it is another peer's turn. Returns whether there may be more. */
-static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p) {
+static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
     size_t got = 0;
-    while (got < HETI_TCP_BUDGET) {
+    while (got < budget) {
         unsigned char *direct = p->source != NULL && p->source_left > 0 ? heti_tcp_target(p) : NULL;
         size_t asked, n;
         const ssize_t result = heti_tcp_receive(p, &asked, direct);
@@ -1202,7 +1194,7 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p) {
     return 1;
 }
 
-/* ---- the communication thread: its turns ----------------------------------------------------- */
+/* ---- with the turn: what is done in it ------------------------------------------------------- */
 
 /* Tells the owners. A node must not be touched afterwards. */
 static void heti_tcp_publish(heti_tcp *m, double now) {
@@ -1222,7 +1214,6 @@ static void heti_tcp_listen_to_owners(heti_tcp *m) {
     heti_tcp_node *node;
     int ended, leaving;
     (void)pthread_mutex_lock(&m->lock);
-    m->asleep = 0;
     queued = m->queued;
     m->queued.first = m->queued.last = NULL;
     ended = m->aborted != HET_OK;
@@ -1277,8 +1268,13 @@ static void heti_tcp_try_leave(heti_tcp *m, double now) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
+static void heti_tcp_watch_peers(const heti_tcp *m, struct pollfd *polls) {
+    for (int p = 0; p < m->processes; p++)
+        heti_tcp_watch(&polls[p], m->peer[p].socket, m->peer[p].full ? POLLIN | POLLOUT : POLLIN);
+}
+
 /* Sleeps until a socket or an owner has something, at most until the next beat. `more`: does not
-   sleep. */
+   sleep. Others may have the turn meanwhile. */
 static void heti_tcp_sleep(heti_tcp *m, int more) {
     double seconds = m->next_beat - heti_tcp_now();
     char bytes[64];
@@ -1286,51 +1282,61 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
     int asleep;
     if ((m->ended || m->leaving) && seconds > 0.05) seconds = 0.05;
     heti_tcp_watch(&m->polls[0], m->wake_read, POLLIN);
-    for (int p = 0; p < m->processes; p++)
-        heti_tcp_watch(&m->polls[p + 1], m->peer[p].socket, m->peer[p].full ? POLLIN | POLLOUT : POLLIN);
+    heti_tcp_watch_peers(m, m->polls + 1);
     (void)pthread_mutex_lock(&m->lock);
     asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving &&
         (m->aborted != HET_OK) == m->ended;
     (void)pthread_mutex_unlock(&m->lock);
-    if (heti_tcp_poll(m->polls, m->processes + 1, asleep ? seconds : 0) < 0)
-        for (int p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
+    (void)pthread_mutex_unlock(&m->turn);
+    if (heti_tcp_poll(m->polls, m->processes + 1, asleep ? seconds : 0) < 0) m->polls[0].revents = 0;
     if (m->polls[0].revents != 0) got = read(m->wake_read, bytes, sizeof bytes);
     (void)got;
+    (void)pthread_mutex_lock(&m->turn);
+}
+
+/* Reads what has come and writes what can go, `budget` bytes of each for each peer. Returns whether
+   somebody must go on. */
+static int heti_tcp_move(heti_tcp *m, int reads, size_t budget) {
+    const double now = heti_tcp_now();
+    int more = 0;
+    heti_tcp_listen_to_owners(m);
+    heti_tcp_watch_peers(m, m->looks);
+    if (!reads || heti_tcp_poll(m->looks, m->processes, 0) < 0)
+        for (int p = 0; p < m->processes; p++) m->looks[p].revents = 0;
+    for (int p = 0; p < m->processes; p++) {
+        heti_tcp_peer *peer = &m->peer[p];
+        const int seen = m->looks[p].revents;
+        if (peer->socket < 0) continue;
+        if (seen & POLLOUT) peer->full = 0;
+        if ((seen & ~POLLOUT) != 0) more |= heti_tcp_read(m, peer, budget);
+    }
+    heti_tcp_listen_to_owners(m); /* an abort that has come is passed on at once */
+    for (int p = 0; p < m->processes; p++) {
+        heti_tcp_peer *peer = &m->peer[p];
+        if (now >= m->next_beat) peer->owes_beat = 1;
+        if (peer->socket >= 0 && !peer->full) more |= heti_tcp_write(m, peer, budget);
+    }
+    if (now >= m->next_beat) m->next_beat = now + m->heartbeat;
+    heti_tcp_publish(m, now);
+    return more;
 }
 
 static void *heti_tcp_run(void *argument) {
     heti_tcp *m = HETI_CAST(heti_tcp *, argument);
     int more = 0;
-    (void)pthread_mutex_lock(&m->lock); /* until het_tcp_open is done */
-    (void)pthread_mutex_unlock(&m->lock);
+    (void)pthread_mutex_lock(&m->turn); /* until het_tcp_open is done */
     while (!m->leave) {
-        double now;
         heti_tcp_sleep(m, more);
-        now = heti_tcp_now();
-        more = 0;
-        heti_tcp_listen_to_owners(m);
-        for (int p = 0; p < m->processes; p++) {
-            heti_tcp_peer *peer = &m->peer[p];
-            const int seen = m->polls[p + 1].revents;
-            if (peer->socket < 0) continue;
-            if (seen & POLLOUT) peer->full = 0;
-            if ((seen & ~POLLOUT) != 0) more |= heti_tcp_read(m, peer);
-        }
-        heti_tcp_listen_to_owners(m); /* an abort that has come is passed on at once */
-        for (int p = 0; p < m->processes; p++) {
-            heti_tcp_peer *peer = &m->peer[p];
-            if (now >= m->next_beat) peer->owes_beat = 1;
-            if (peer->socket >= 0 && !peer->full) more |= heti_tcp_write(m, peer);
-        }
-        if (now >= m->next_beat) m->next_beat = now + m->heartbeat;
+        more = heti_tcp_move(m, 1, HETI_TCP_BUDGET);
         if (m->ended) heti_tcp_look_at_abort(m);
         if (m->leaving) heti_tcp_try_leave(m, heti_tcp_now());
         if (m->leave) { /* nobody will receive what is left */
             m->ended = 1;
             heti_tcp_fail_lines(m);
+            heti_tcp_publish(m, heti_tcp_now());
         }
-        heti_tcp_publish(m, now);
     }
+    (void)pthread_mutex_unlock(&m->turn);
     return NULL;
 }
 
@@ -1353,6 +1359,21 @@ static void heti_tcp_wake(heti_tcp *m) {
     const ssize_t written = m->asleep ? write(m->wake_write, "", 1) : 0;
     (void)written; /* where the pipe is full, it wakes as well */
     m->asleep = 0;
+}
+
+/* A caller has started something, or waits and looks (reads): it moves the messages itself, since
+   to wake the communication thread takes longer than a short one. Long ones are left to that. */
+static void heti_tcp_help(heti_tcp *m, int reads) {
+    int left = !reads;
+    if (pthread_mutex_trylock(&m->turn) == 0) {
+        left = heti_tcp_move(m, reads, HETI_TCP_HELP);
+        for (int p = 0; p < m->processes; p++) left |= m->peer[p].full && !(m->polls[p + 1].events & POLLOUT);
+        (void)pthread_mutex_unlock(&m->turn);
+    }
+    if (!left) return;
+    (void)pthread_mutex_lock(&m->lock);
+    heti_tcp_wake(m);
+    (void)pthread_mutex_unlock(&m->lock);
 }
 
 static het_result heti_tcp_check(heti_tcp *m, const char *call, int64_t process, uint32_t channel, const void *data,
@@ -1387,9 +1408,9 @@ static het_result heti_tcp_request(heti_tcp *m, int64_t process, uint32_t channe
         node->channel = channel;
         node->state = node->outcome = HETI_TCP_BUSY;
         heti_tcp_append(&m->queued, node);
-        heti_tcp_wake(m);
     }
     (void)pthread_mutex_unlock(&m->lock);
+    if (result == HET_OK) heti_tcp_help(m, 0);
     return result;
 }
 
@@ -1403,8 +1424,7 @@ static het_result heti_tcp_irecv(void *self, int64_t from, uint32_t channel, voi
     return heti_tcp_request(HETI_CAST(heti_tcp *, self), from, channel, NULL, data, 1, size, request);
 }
 
-static het_result heti_tcp_test(void *self, het_request *request, int32_t *done) {
-    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+static het_result heti_tcp_look(heti_tcp *m, het_request *request, int32_t *done) {
     het_result result = HET_OK;
     int state;
     (void)pthread_mutex_lock(&m->lock);
@@ -1419,6 +1439,14 @@ static het_result heti_tcp_test(void *self, het_request *request, int32_t *done)
     }
     (void)pthread_mutex_unlock(&m->lock);
     return result;
+}
+
+static het_result heti_tcp_test(void *self, het_request *request, int32_t *done) {
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    const het_result result = heti_tcp_look(m, request, done);
+    if (result != HET_OK || *done) return result;
+    heti_tcp_help(m, 1);
+    return heti_tcp_look(m, request, done);
 }
 
 static double heti_tcp_silence(void *self, int64_t process) {
@@ -1552,18 +1580,21 @@ static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_sto
     (void)snprintf(text, capacity, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
 }
 
+static int heti_tcp_close_failed(int s) {
+    const int number = errno;
+    (void)close(s);
+    errno = number;
+    return -1;
+}
+
 /* Neither inherited nor blocking nor delayed. -1: errno says why, and it is closed. */
 static int heti_tcp_prepare(int s) {
     const int on = 1;
     int flags;
     if (s < 0) return -1;
     flags = HETI_TCP_SYSTEM("fcntl", fcntl(s, F_GETFL));
-    if (flags < 0 || fcntl(s, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(s, F_SETFD, FD_CLOEXEC) < 0) {
-        const int number = errno;
-        (void)close(s);
-        errno = number;
-        return -1;
-    }
+    if (flags < 0 || fcntl(s, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(s, F_SETFD, FD_CLOEXEC) < 0)
+        return heti_tcp_close_failed(s);
     (void)setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 #ifdef SO_NOSIGPIPE
     (void)setsockopt(s, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
@@ -1676,34 +1707,26 @@ static int heti_tcp_hear_text(int s, heti_tcp_why *text, double until) {
 /* A socket that listens there; port 0: at one that the system chooses. -1: errno. */
 static int heti_tcp_listen_at(struct sockaddr_storage *address, socklen_t length, int backlog) {
     const int on = 1, off = 0, s = heti_tcp_socket(address->ss_family);
-    int number;
     if (s < 0) return -1;
     (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->ss_family == AF_INET6) (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (HETI_TCP_SYSTEM("bind", bind(s, heti_tcp_general(address), length)) == 0 &&
         HETI_TCP_SYSTEM("listen", listen(s, backlog)) == 0)
         return s;
-    number = errno;
-    (void)close(s);
-    errno = number;
-    return -1;
+    return heti_tcp_close_failed(s);
 }
 
-/* At all addresses of this machine. */
+/* At all addresses of this machine, which may have no IPv6. */
 static int heti_tcp_listen_everywhere(int port, int backlog) {
-    unsigned char entry[HETI_TCP_ENTRY];
+    unsigned char entry[HETI_TCP_ENTRY] = { 6 };
     struct sockaddr_storage address;
-    socklen_t length;
-    int s;
-    memset(entry, 0, sizeof entry);
-    entry[0] = 6;
     heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, port));
-    length = heti_tcp_unpack(&address, entry, 0);
-    s = heti_tcp_listen_at(&address, length, backlog);
+    const socklen_t v6 = heti_tcp_unpack(&address, entry, 0);
+    const int s = heti_tcp_listen_at(&address, v6, backlog);
     if (s >= 0 || errno == EADDRINUSE) return s;
-    entry[0] = 4; /* no IPv6 here */
-    length = heti_tcp_unpack(&address, entry, 0);
-    return heti_tcp_listen_at(&address, length, backlog);
+    entry[0] = 4;
+    const socklen_t v4 = heti_tcp_unpack(&address, entry, 0);
+    return heti_tcp_listen_at(&address, v4, backlog);
 }
 
 static int heti_tcp_resolve(const char *host, int port, int flags, struct addrinfo **found) {
@@ -2092,8 +2115,7 @@ static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seco
    "ADDRESS PORT" for each address of process 0. Only the owner can read it, and only one's own is
    believed. */
 
-static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) /* FNV-1a, 64 bits */
-{
+static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) { /* FNV-1a, 64 bits */
     const unsigned char *bytes = HETI_CAST(const unsigned char *, data);
     for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001B3u;
     return hash;
@@ -2239,7 +2261,7 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
     double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3;
     int kind = 0;
     why.text[0] = 0;
-    if (d->file != NULL) (void)snprintf(where, sizeof where, ", which makes the file %s", d->file);
+    if (d->file != NULL) (void)snprintf(where, sizeof where, " (file %s)", d->file);
     else (void)snprintf(where, sizeof where, " at %s port %d", d->host, HETI_CAST(int, d->port));
     for (;;) {
         int port, last = HETI_CAST(int, d->port + d->ports) - 1;
@@ -2257,12 +2279,8 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
-    if (d->file != NULL)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT,
-                             "het_tcp_open: time is up, process 0 is not reached by file %s: %s", d->file, why.text);
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT,
-                         "het_tcp_open: time is up, process 0 is not reached at %s port %d: %s", d->host,
-                         HETI_CAST(int, d->port), why.text);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s", where,
+                         why.text);
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
@@ -2348,7 +2366,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     return heti_tcp_gather(m, error);
 }
 
-/* The thread waits for the lock, which the opener keeps until all is well. Signals are for the
+/* The thread waits for its turn, which the opener keeps until all is well. Signals are for the
    program's own threads. */
 static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
     int ends[2], status;
@@ -2361,15 +2379,17 @@ static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
         return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
     m->moved_time = m->next_beat = heti_tcp_now();
     status = pthread_mutex_init(&m->lock, NULL);
+    if (status == 0 && (status = pthread_mutex_init(&m->turn, NULL)) != 0) (void)pthread_mutex_destroy(&m->lock);
     if (status == 0) {
-        (void)pthread_mutex_lock(&m->lock);
+        (void)pthread_mutex_lock(&m->turn);
         (void)sigfillset(&all);
         (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         status = HETRAIN_TCP_FAULT("pthread_create") ? EAGAIN : pthread_create(&m->thread, NULL, heti_tcp_run, m);
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
         m->running = status == 0;
         if (status == 0) return HET_OK;
-        (void)pthread_mutex_unlock(&m->lock);
+        (void)pthread_mutex_unlock(&m->turn);
+        (void)pthread_mutex_destroy(&m->turn);
         (void)pthread_mutex_destroy(&m->lock);
     }
     return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: the communication thread could not be started: %s",
@@ -2486,7 +2506,7 @@ static size_t heti_tcp_whole(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **created, het_error *error) {
     const size_t processes = HETI_CAST(size_t, settings->processes), head = heti_tcp_whole(sizeof(heti_tcp));
     const size_t peers = heti_tcp_whole(processes * sizeof(heti_tcp_peer));
-    const size_t polls = heti_tcp_whole((processes + 1 + HETI_TCP_GUESTS) * sizeof(struct pollfd));
+    const size_t polls = heti_tcp_whole((2 * processes + 1 + HETI_TCP_GUESTS) * sizeof(struct pollfd));
     const size_t places = heti_tcp_whole(HETI_TCP_PLACES * sizeof(heti_tcp_place)),
                  each = HETI_TCP_IN + HETI_TCP_OUT + places;
     const size_t block = head + peers + polls + (processes - 1) * each;
@@ -2500,6 +2520,7 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
     m = HETI_CAST(heti_tcp *, HETI_CAST(void *, rest));
     m->peer = HETI_CAST(heti_tcp_peer *, HETI_CAST(void *, rest + head));
     m->polls = HETI_CAST(struct pollfd *, HETI_CAST(void *, rest + head + peers));
+    m->looks = m->polls + processes + 1 + HETI_TCP_GUESTS;
     rest += head + peers + polls;
     m->block = block;
     m->allocator = settings->allocator;
@@ -2557,6 +2578,7 @@ static void heti_tcp_destroy(heti_tcp *m) {
 
 static void heti_tcp_join(heti_tcp *m) {
     (void)pthread_join(m->thread, NULL);
+    (void)pthread_mutex_destroy(&m->turn);
     (void)pthread_mutex_destroy(&m->lock);
 }
 
@@ -2596,7 +2618,7 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     if (m->running) {
         for (int p = 0; p < m->processes; p++) m->peer[p].heard = heti_tcp_now();
         m->leave = result != HET_OK;
-        (void)pthread_mutex_unlock(&m->lock);
+        (void)pthread_mutex_unlock(&m->turn);
     }
     if (result != HET_OK) {
         if (m->running) heti_tcp_join(m);
