@@ -9631,9 +9631,8 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
     *done = 1;
     if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
     if (!post->remote) {
-        if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && (post->ready <= 0.0 || heti_now() >= post->ready))
-            post->state = HETI_POST_IDLE;
-        else *done = 0;
+        *done = HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && (post->ready <= 0.0 || heti_now() >= post->ready);
+        if (*done) post->state = HETI_POST_IDLE;
         return HET_OK;
     }
     if (iface->test(r->ctx->world.transport.self, &post->request, &finished) != HET_OK)
@@ -9654,16 +9653,20 @@ static const heti_endpoint *heti_busy_end(const heti_part *part) {
 }
 
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link
-   delivers or the next look at the world. Waking up takes long, and most waits are short: a wait's
-   first moment, up to `awake`, is spent looking. */
-static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post, double awake) {
+   delivers, behind `now`, `post` or the oldest of a flow, or the next look at the world. Waking up
+   takes long, and most waits are short: a wait's first moment, up to `awake`, is spent looking. */
+static void heti_sleep(heti_rank *r, uint32_t seen, double now, const heti_post *post, double awake) {
     het_ctx *ctx = r->ctx;
-    double most = 0.05;
     while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) /* to yield would cost a time slice */
         if (ctx->world.processes > 1) return;
-    if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
-    else if (ctx->world.processes > 1 || heti_busy_end(r->part)) most = 50e-6; /* transports, groups wake nobody */
-    else if (r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
+    double until = now + (ctx->world.processes > 1 || heti_busy_end(r->part) ? 50e-6 : 0.05); /* these wake nobody */
+    for (int64_t i = -1; i < r->part->flow.flows; i++) {
+        const heti_flow *f = i < 0 ? NULL : &r->part->flow.flow[i];
+        if (f) post = f->begun > f->ended ? &f->post[f->ended % f->slots] : NULL;
+        if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && post->ready > now)
+            until = post->ready < until ? post->ready : until;
+    }
+    const double most = until - heti_now();
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
@@ -9690,13 +9693,13 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
     double looked = start;
     for (;;) {
         const uint32_t seen = HETI_ATOMIC_LOAD(&r->events);
+        const double now = heti_now();
         int done;
         HETI_TRY(heti_progress(r));
         if (post) HETI_TRY(heti_test_post(r, post, &done));
         else done = ready(r);
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r->ctx, &r->error));
-        const double now = heti_now();
         if (now - looked > 0.04) {
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
@@ -9705,7 +9708,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
                                       now - start, what, !post ? heti_reduction_peer(r) : post->receives ? post->from
                                       : post->to, r->ctx->desc.layout.stall_deadline);
         }
-        heti_sleep(r, seen, post, awake);
+        heti_sleep(r, seen, now, post, awake);
     }
 }
 

@@ -238,7 +238,8 @@ static int predict_profile(predictor *p, int number) {
     predict_desc(p, c, &desc);
     for (i = 0; i < (int)c->ranks.devices; i++) {
         device[i] = c->ranks.device[i];
-        if (p->all->set.devices == STEADY) device[i].ordinal = steady_ordinal(1, STEADY_SLEEPS); /* as with other devices, what they take at full speed */
+        if (p->all->set.devices == STEADY) /* as with other devices, what they take at full speed */
+            device[i].ordinal = steady_ordinal(1, i, c->ranks.devices, STEADY_SLEEPS);
     }
     desc.layout.devices = device;
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
