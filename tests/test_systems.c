@@ -1,5 +1,8 @@
 /* Rows of docs/systems.md that a C program shows best: what a system of the literature does, measured here. Each prints "works: ..." or
    "short: ..." with its figures.    test_systems [ROW]    ROW: 0.1, ...; without one the quick rows, as a suite of make test */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* syscall, for bench/steady.h */
+#endif
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif

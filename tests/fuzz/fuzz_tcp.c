@@ -78,9 +78,9 @@ static void fuzz_tcp_frames(const uint8_t *data, size_t size)
         if (n > 0 && sent <= 0) break;
         at += (size_t)sent;
         if (n == 0) (void)shutdown(other, SHUT_WR);
-        while (p->socket >= 0 && heti_tcp_read(m, p)) {}
+        while (p->socket >= 0 && heti_tcp_read(m, p, HETI_TCP_BUDGET)) {}
         m->ended = m->aborted != HET_OK;
-        if (p->socket >= 0) (void)heti_tcp_write(m, p);
+        if (p->socket >= 0) (void)heti_tcp_write(m, p, HETI_TCP_BUDGET);
         while (recv(other, drain, sizeof drain, MSG_DONTWAIT) > 0) p->full = 0;
     }
     if (p->socket >= 0) heti_tcp_lose(m, p, "it was ended", 0);
