@@ -173,7 +173,7 @@ typedef struct heti_mpi {
     pthread_mutex_t lock;             /* guards from here ... */
     pthread_cond_t work;              /* to the communication thread: wake is set */
     pthread_cond_t told;              /* from it: abort_state became 2 */
-    int wake, asleep, stop, closing;  /* asleep: for long, until wake is set; stop: no more messages, after an abort or in close */
+    int wake, asleep, stop, closing;  /* asleep: for long; stop: no more messages, after an abort or in close */
     heti_mpi_list queued;             /* requests that nobody with the turn has seen yet */
     int aborted, abort_process;       /* the first abort; aborted: a het_result */
     int abort_state;                  /* 1: to be sent; 2: it has arrived everywhere, or time is up */
