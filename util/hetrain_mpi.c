@@ -13,20 +13,21 @@
        if (het_mpi_open(&argc, &argv, &desc, &transport, &error) == HET_OK) { ...;
        het_mpi_close(&transport, &error); }
 
-   THREADS OF MPI   One communication thread makes every call into MPI between het_mpi_open and
-   het_mpi_close; the opening thread makes those before and after, so MPI_THREAD_SERIALIZED is
-   enough and is what het_mpi_open asks for. A program that has initialised MPI itself must have got
-   MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if it calls MPI while the transport is open.
-   het_mpi_open is collective over MPI_COMM_WORLD and blocks until all processes call it. One
-   transport at a time; open and close on the thread that initialises MPI.
+   THREADS OF MPI   One thread at a time calls MPI between het_mpi_open and het_mpi_close: a
+   communication thread, or who starts a message or asks for one; the opening thread makes the calls
+   before and after. So MPI_THREAD_SERIALIZED is enough and is what het_mpi_open asks for. A program
+   that has initialised MPI itself must have got MPI_THREAD_SERIALIZED, and MPI_THREAD_MULTIPLE if
+   it calls MPI while the transport is open. het_mpi_open is collective over MPI_COMM_WORLD and
+   blocks until all processes call it. One transport at a time; open and close on the thread that
+   initialises MPI.
 
    MESSAGES   MPI's matching gives the order: messages of one (from, to, channel) share communicator
    and tag. A message travels as pieces of HETRAIN_MPI_PIECE bytes and ends with a shorter one,
    possibly empty, so that two lengths that differ are noticed in the message where they do, also
    beyond the range of an int. The het_request is the node of the queues: nothing is allocated for a
    message, and a het_request and its data must stay where they are until `test` says done or gives
-   an error. Where nothing moves the communication thread sleeps up to 50 us
-   at a time; without requests it wakes twice a heartbeat.
+   an error. Where nothing moves the communication thread sleeps up to 50 us at a time; without
+   requests it wakes twice a heartbeat.
 
    FAILURE   A transport ends with the first abort, its own or one received: requests that MPI is
    not at work on fail at once, the others when the process at their other end says that it receives
@@ -36,15 +37,14 @@
    does not change afterwards.
 
    CLOSING   het_mpi_close ends outstanding requests in the same way and says goodbye to all
-             processes. When all have done so and every message has
-   arrived it frees its communicators, calls MPI_Finalize if het_mpi_open had initialised MPI, and
-   returns HET_OK; this also holds after an abort. It waits for processes that are still at work as
-   long as their heartbeats come. It gives up, and returns HET_ERR_TRANSPORT, when a process has
-   been silent for dead_seconds, or abort_seconds after an abort: MPI_Finalize, which would hang, is
-   then not called, MPI must not be used any more, and the transport's memory is not returned since
-   MPI may still write there. End the process with a status other than 0: launchers (mpirun, srun)
-   then end the job. They also end it when a process is killed; a process never calls MPI_Abort on
-   behalf of another. */
+   processes. When all have done so and every message has arrived it frees its communicators, calls
+   MPI_Finalize if het_mpi_open had initialised MPI, and returns HET_OK; this also holds after an
+   abort. It waits for processes that are still at work as long as their heartbeats come. It gives
+   up, and returns HET_ERR_TRANSPORT, when a process has been silent for dead_seconds, or
+   abort_seconds after an abort: MPI_Finalize, which would hang, is then not called, MPI must not be
+   used any more, and the transport's memory is not returned since MPI may still write there. End
+   the process with a status other than 0: launchers (mpirun, srun) then end the job. They also end
+   it when a process is killed; a process never calls MPI_Abort on behalf of another. */
 #ifndef HETRAIN_MPI_DECLARED
 #define HETRAIN_MPI_DECLARED
 
@@ -144,8 +144,8 @@ enum { HETI_MPI_BEAT = 0, HETI_MPI_ABORT = 1, HETI_MPI_QUIET = 2, HETI_MPI_BYE =
 
 enum { HETI_MPI_BUSY = 0x4D50, HETI_MPI_OK, HETI_MPI_FAILED }; /* state of a request; other values: never started */
 
-/* A request, in the memory of a het_request. `state` is guarded by the lock; all else belongs to
-   the communication thread once queued. */
+/* A request, in the memory of a het_request. `state` is guarded by the lock; all else, once queued,
+   by the turn. */
 typedef struct heti_mpi_node {
     struct heti_mpi_node *next;
     struct heti_mpi_node *behind, *tail; /* the next in line; of the first, the last in line */
@@ -173,8 +173,8 @@ typedef struct heti_mpi {
     pthread_mutex_t lock;             /* guards from here ... */
     pthread_cond_t work;              /* to the communication thread: wake is set */
     pthread_cond_t told;              /* from it: abort_state became 2 */
-    int wake, stop, closing;          /* stop: no more messages, after an abort or in close */
-    heti_mpi_list queued;             /* requests that the communication thread has not yet seen */
+    int wake, asleep, stop, closing;  /* asleep: for long; stop: no more messages, after an abort or in close */
+    heti_mpi_list queued;             /* requests that nobody with the turn has seen yet */
     int aborted, abort_process;       /* the first abort; aborted: a het_result */
     int abort_state;                  /* 1: to be sent; 2: it has arrived everywhere, or time is up */
     double abort_time, close_time;
@@ -182,7 +182,8 @@ typedef struct heti_mpi {
     het_error error;                  /* the first one */
     double *heard;                    /* [processes] when; -infinity: said goodbye */
                                       /* ... to here */
-    heti_mpi_list waiting;            /* not started. The communication thread's own, from here to the end */
+    pthread_mutex_t turn;             /* who has it calls MPI; guards the rest */
+    heti_mpi_list waiting;            /* not started */
     heti_mpi_list lines;              /* receives whose message, or a piece of it but the last, has
                                          not come: the first of each line */
     heti_mpi_list active;             /* given to MPI: sends, last pieces of receives */
@@ -328,7 +329,7 @@ static void heti_mpi_record_abort(heti_mpi *m, int process, int code, const char
     (void)heti_mpi_say(m, HET_ERR_TRANSPORT, "mpi: process %d aborted: %s", process, m->abort_text);
 }
 
-/* ---- the communication thread: messages ---------------------------------------------------------
+/* ---- with the turn: messages --------------------------------------------------------------------
    A receive is given to MPI only when its message is there and has the length expected
    (MPI_Improbe): what a message that is longer than its buffer does is left to no MPI, and a
    receive whose message never comes needs no cancelling. Receives of one (process, channel) stand
@@ -595,7 +596,7 @@ static void heti_mpi_publish(heti_mpi *m, heti_mpi_list *done) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- the communication thread: control messages ---------------------------------------------- */
+/* ---- with the turn: control messages --------------------------------------------------------- */
 
 static void heti_mpi_send_control(heti_mpi *m, int kind, const void *data, size_t size) {
     for (int p = 0; p < m->processes; p++) {
@@ -673,7 +674,7 @@ static void heti_mpi_tell_abort(heti_mpi *m, double now) {
     }
 }
 
-/* ---- the communication thread: its turns ----------------------------------------------------- */
+/* ---- with the turn: what is done in it ------------------------------------------------------- */
 
 /* Gives up what MPI still holds. */
 static void heti_mpi_abandon(heti_mpi *m, heti_mpi_list *done) {
@@ -735,7 +736,6 @@ static int heti_mpi_turn(heti_mpi *m) {
     moved = heti_mpi_receive_control(m);
     (void)pthread_mutex_lock(&m->lock);
     heti_mpi_join(&m->waiting, &m->queued);
-    m->wake = 0;
     m->stopped = m->stop;
     m->ended = m->aborted != HET_OK;
     closing = m->closing;
@@ -763,23 +763,23 @@ static int heti_mpi_turn(heti_mpi *m) {
 }
 
 /* Nothing moved: yields a few times, then sleeps, longer each time up to 50 us; until the next
-   heartbeat is due when nothing is under way. */
+   heartbeat is due when nothing is under way. Others may have the turn meanwhile. */
 static void heti_mpi_pause(heti_mpi *m, int moved) {
     const int busy = m->active.first != NULL || m->waiting.first != NULL || m->lines.first != NULL || m->stopped;
     double seconds = 0.5 * m->heartbeat;
     m->idle = moved ? 0 : m->idle < 1000 ? m->idle + 1 : m->idle;
-    if (moved) return;
-    if (busy && m->idle <= HETI_MPI_YIELDS) {
-        (void)sched_yield();
-        return;
-    }
     if (busy) {
         seconds = 2e-6 * HETI_CAST(double, m->idle - HETI_MPI_YIELDS);
         if (seconds > HETI_MPI_LONGEST_SLEEP) seconds = HETI_MPI_LONGEST_SLEEP;
     }
+    (void)pthread_mutex_unlock(&m->turn);
+    if (busy && !moved && seconds <= 0) (void)sched_yield();
     (void)pthread_mutex_lock(&m->lock);
-    if (!m->wake) heti_mpi_sleep(&m->work, &m->lock, seconds);
+    m->asleep = !busy && !moved;
+    if (!m->wake && !moved && seconds > 0) heti_mpi_sleep(&m->work, &m->lock, seconds);
+    m->asleep = m->wake = 0;
     (void)pthread_mutex_unlock(&m->lock);
+    (void)pthread_mutex_lock(&m->turn);
 }
 
 static void *heti_mpi_run(void *argument) {
@@ -788,10 +788,12 @@ static void *heti_mpi_run(void *argument) {
     /* of this thread: else Linux makes 100 us of a sleep of 50 */
     (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 #endif
+    (void)pthread_mutex_lock(&m->turn);
     while (!m->leave) {
         const int moved = heti_mpi_turn(m);
         if (!m->leave) heti_mpi_pause(m, moved);
     }
+    (void)pthread_mutex_unlock(&m->turn);
     /* the last message to this process was the last goodbye: this is local */
     if (m->clean && m->receive != MPI_REQUEST_NULL) {
         (void)MPI_Cancel(&m->receive);
@@ -812,6 +814,14 @@ static const char *heti_mpi_last_error(void *self) {
     text = m->error.text[0] != 0 ? m->error.text : ""; /* never changes once there */
     (void)pthread_mutex_unlock(&m->lock);
     return text;
+}
+
+/* A caller has started something, or waits and looks: it has a turn itself, since to wake the
+   communication thread takes longer than a short message. */
+static void heti_mpi_help(heti_mpi *m) {
+    if (pthread_mutex_trylock(&m->turn) != 0) return;
+    (void)heti_mpi_turn(m);
+    (void)pthread_mutex_unlock(&m->turn);
 }
 
 static het_result heti_mpi_check(heti_mpi *m, const char *call, int64_t process, uint32_t channel, const void *data,
@@ -848,10 +858,12 @@ static het_result heti_mpi_enqueue(heti_mpi *m, int64_t process, uint32_t channe
         node->channel = HETI_CAST(int, channel);
         node->state = node->outcome = HETI_MPI_BUSY;
         heti_mpi_append(&m->queued, node);
-        if (!m->wake) (void)pthread_cond_signal(&m->work);
+        if (m->asleep) (void)pthread_cond_signal(&m->work);
         m->wake = 1;
+        m->asleep = 0;
     }
     (void)pthread_mutex_unlock(&m->lock);
+    if (result == HET_OK) heti_mpi_help(m);
     return result;
 }
 
@@ -865,8 +877,7 @@ static het_result heti_mpi_irecv(void *self, int64_t from, uint32_t channel, voi
     return heti_mpi_enqueue(HETI_CAST(heti_mpi *, self), from, channel, NULL, data, 1, size, request);
 }
 
-static het_result heti_mpi_test(void *self, het_request *request, int32_t *done) {
-    heti_mpi *m = HETI_CAST(heti_mpi *, self);
+static het_result heti_mpi_look(heti_mpi *m, het_request *request, int32_t *done) {
     het_result result = HET_OK;
     int state;
     (void)pthread_mutex_lock(&m->lock);
@@ -881,6 +892,14 @@ static het_result heti_mpi_test(void *self, het_request *request, int32_t *done)
     }
     (void)pthread_mutex_unlock(&m->lock);
     return result;
+}
+
+static het_result heti_mpi_test(void *self, het_request *request, int32_t *done) {
+    heti_mpi *m = HETI_CAST(heti_mpi *, self);
+    const het_result result = heti_mpi_look(m, request, done);
+    if (result != HET_OK || *done) return result;
+    heti_mpi_help(m);
+    return heti_mpi_look(m, request, done);
 }
 
 static double heti_mpi_silence(void *self, int64_t process) {
@@ -1052,7 +1071,8 @@ static het_result heti_mpi_connect(heti_mpi *m, het_error *error) {
 }
 
 static het_result heti_mpi_start_thread(heti_mpi *m, het_error *error) {
-    int p, status = pthread_mutex_init(&m->lock, NULL), locked = status == 0, worked = 0, told = 0;
+    int p, status = pthread_mutex_init(&m->lock, NULL), locked = status == 0, turns = 0, worked = 0, told = 0;
+    if (status == 0) status = pthread_mutex_init(&m->turn, NULL), turns = status == 0;
     if (status == 0) status = heti_mpi_condition(&m->work), worked = status == 0;
     if (status == 0) status = heti_mpi_condition(&m->told), told = status == 0;
     m->moved_time = m->next_beat = heti_mpi_now();
@@ -1061,6 +1081,7 @@ static het_result heti_mpi_start_thread(heti_mpi *m, het_error *error) {
     if (status == 0) return HET_OK;
     if (told) (void)pthread_cond_destroy(&m->told);
     if (worked) (void)pthread_cond_destroy(&m->work);
+    if (turns) (void)pthread_mutex_destroy(&m->turn);
     if (locked) (void)pthread_mutex_destroy(&m->lock);
     return heti_mpi_fail(error, HET_ERR_TRANSPORT,
                          "het_mpi_open: the communication thread could not be started, pthread error %d", status);
@@ -1129,6 +1150,7 @@ HETRAIN_API het_result het_mpi_close(het_transport *transport, het_error *error)
     finalize = m->finalize;
     (void)pthread_cond_destroy(&m->told);
     (void)pthread_cond_destroy(&m->work);
+    (void)pthread_mutex_destroy(&m->turn);
     (void)pthread_mutex_destroy(&m->lock);
     heti_mpi_destroy(m);
     if (finalize) (void)MPI_Finalize();
