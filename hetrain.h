@@ -9488,9 +9488,8 @@ static het_result heti_check_world(heti_rank *r, double waited) {
     const double now = heti_now(), deadline = ctx->desc.layout.deadline;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_action_text at;
-        double since = 0.0;
         HETI_LOCK(ctx);
-        since = ctx->rank[i].silent_since;
+        const double since = ctx->rank[i].silent_since;
         if (since > 0.0) (void)heti_action_print(&at, ctx->rank[i].doing);
         HETI_UNLOCK(ctx);
         if (since > 0.0 && now - since > deadline)
@@ -9623,13 +9622,9 @@ static het_result heti_group_result(heti_rank *r, const heti_endpoint *end, het_
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
     const het_transport_iface *iface = r->ctx->world.transport.iface;
     int32_t finished = 0;
-    if (post->end) { /* heti_progress asks how far it is */
-        *done = 0;
-        if (post->end->finished < post->ticket) return HET_OK;
-        post->end = NULL;
-    }
-    *done = 1;
-    if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
+    *done = !post->end || post->end->finished >= post->ticket; /* heti_progress asks how far it is */
+    if (*done) post->end = NULL;
+    if (!*done || HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
     if (!post->remote) {
         *done = HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && (post->ready <= 0.0 || heti_now() >= post->ready);
         if (*done) post->state = HETI_POST_IDLE;
@@ -9694,10 +9689,9 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
     for (;;) {
         const uint32_t seen = HETI_ATOMIC_LOAD(&r->events);
         const double now = heti_now();
-        int done;
         HETI_TRY(heti_progress(r));
+        int done = !post && ready(r);
         if (post) HETI_TRY(heti_test_post(r, post, &done));
-        else done = ready(r);
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r->ctx, &r->error));
         if (now - looked > 0.04) {
@@ -13197,15 +13191,12 @@ static het_result heti_fill_sums(heti_rank *r, int64_t b) {
 
 /* sum += term, both `count` doubles or floats on the host. */
 static void heti_add_elements(void *sum, const void *term, int64_t count, size_t element) {
-    if (element == sizeof(double)) {
-        double *s = HETI_CAST(double *, sum);
-        const double *t = HETI_CAST(const double *, term);
-        for (int64_t i = 0; i < count; i++) s[i] += t[i];
-    } else {
-        float *s = HETI_CAST(float *, sum);
-        const float *t = HETI_CAST(const float *, term);
-        for (int64_t i = 0; i < count; i++) s[i] += t[i];
-    }
+    double *wide = HETI_CAST(double *, sum);
+    float *narrow = HETI_CAST(float *, sum);
+    if (element == sizeof(double))
+        for (int64_t i = 0; i < count; i++) wide[i] += HETI_CAST(const double *, term)[i];
+    else
+        for (int64_t i = 0; i < count; i++) narrow[i] += HETI_CAST(const float *, term)[i];
 }
 
 /* The same into device memory, where the host does not see it by way of the staging memory. The
@@ -13894,8 +13885,15 @@ static het_result heti_progress(heti_rank *r) {
     for (heti_endpoint *end = part->end; end < part->end + part->ends; end++)
         if (end->finished < end->given)
             HETI_TRY(heti_group_result(r, end, groups->iface->test(groups->self, end->handle, &end->finished)));
-    for (int64_t i = 0; i < part->flow.flows; i++) HETI_TRY(heti_advance_flow(r, &part->flow.flow[i]));
-    if (part->flow.came) HETI_TRY(heti_try_steps(r));
+    for (int moved = 1; moved;) { /* what one flow took, or an update, is what another waits for */
+        moved = 0;
+        for (heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows; f++) {
+            const int64_t before = f->begun + f->ended;
+            HETI_TRY(heti_advance_flow(r, f));
+            moved |= f->begun + f->ended != before;
+        }
+        if (part->flow.came) HETI_TRY(heti_try_steps(r));
+    }
     return heti_advance_group(r);
 }
 

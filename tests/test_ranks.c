@@ -971,14 +971,14 @@ static double latencies(const stepped *s)
     return (last - first) / 20e-3;
 }
 
-/* Three copies behind links of 20, 21, ... ms: sums of all blocks are on their way at once (in one of some steps: a busy machine may stop a rank for
+/* Three copies behind links of 20, 21, ... ms: sums of all blocks are on their way at once (in half of some steps: a busy machine may stop a rank for
    longer), and float sums are added in one order, whichever come first. */
 static void reductions_share_a_latency(void **state)
 {
     het_link links[6];
     support_result fast;
     stepped s;
-    int i;
+    int i, quick = 0;
     (void)state;
     memset(links, 0, sizeof links);
     for (i = 0; i < 6; i++) {
@@ -994,9 +994,11 @@ static void reductions_share_a_latency(void **state)
     s.run.desc.emulate.link_count = 6;
     support_train_same(&fast, &s.run, SUPPORT_APART, "float sums behind slow links");
     step_start(&s);
-    for (i = 0; i < 8 && latencies(&s) >= 2; i++)
+    for (i = 0; i < 8; i++) {
         support_expect(het_step(s.ctx, s.group.batch, s.group.count, NULL), HET_OK, het_last_error(s.ctx), "", "het_step", __LINE__);
-    assert_true(i < 8);
+        quick += latencies(&s) < 2;
+    }
+    assert_true(quick >= 4);
     step_end(&s);
 }
 

@@ -76,7 +76,8 @@ use_mpirun() { # use_mpirun SECONDS PROGRAM: sets launch, or skips the suite whe
     export ASAN_OPTIONS=detect_leaks=0 # MPI and what it loads keep much until the end
     launch=(timeout -k 5 "$1" mpirun)
     if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
-        launch+=(--oversubscribe --mca mpi_yield_when_idle 1) # more processes than cores: the waiting ones yield
+        # more processes than cores; ranks sleep while they wait, and to yield at every look for messages costs a time slice each beside busy suites
+        launch+=(--oversubscribe --mca mpi_yield_when_idle 0)
         [ "$(id -u)" = 0 ] && launch+=(--allow-run-as-root)
     fi
 }
