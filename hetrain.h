@@ -9647,13 +9647,17 @@ static const heti_endpoint *heti_busy_end(const heti_part *part) {
     return NULL;
 }
 
+static int heti_is_slow(const heti_rank *r) { return r->desc.speed > 0.0 && r->desc.speed < 1.0; }
+
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link
    delivers, behind `now`, `post` or the oldest of a flow, or the next look at the world. Waking up
    takes long, and most waits are short: a wait's first moment, up to `awake`, is spent looking. */
 static void heti_sleep(heti_rank *r, uint32_t seen, double now, const heti_post *post, double awake) {
     het_ctx *ctx = r->ctx;
+    const double looked = heti_is_slow(r) ? heti_thread_time() : 0.0;
     while (HETI_ATOMIC_LOAD(&r->events) == seen && heti_now() < awake) /* to yield would cost a time slice */
         if (ctx->world.processes > 1) return;
+    r->slept_for += heti_is_slow(r) ? heti_thread_time() - looked : 0.0; /* looking is no work */
     double until = now + (ctx->world.processes > 1 || heti_busy_end(r->part) ? 50e-6 : 0.05); /* these wake nobody */
     for (int64_t i = -1; i < r->part->flow.flows; i++) {
         const heti_flow *f = i < 0 ? NULL : &r->part->flow.flow[i];
@@ -9679,12 +9683,10 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
     return end ? r->ctx->share.group[end->group].member[end->member == 0] : -1;
 }
 
-static int heti_is_slow(const heti_rank *r) { return r->desc.speed > 0.0 && r->desc.speed < 1.0; }
-
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` is for the
    message of a rank that waits too long. */
 static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what) {
-    const double start = heti_now(), awake = start + (heti_is_slow(r) ? 0.0 : 50e-6); /* looking is no work of theirs */
+    const double start = heti_now(), awake = start + 50e-6;
     double looked = start;
     for (;;) {
         const uint32_t seen = HETI_ATOMIC_LOAD(&r->events);
@@ -14249,10 +14251,9 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
    last did. */
 static void heti_slow_down(heti_rank *r) {
     if (!heti_is_slow(r)) return;
-    const double used = heti_thread_time() - r->slept_for;
-    double rest = used * (1.0 / r->desc.speed - 1.0);
-    if (rest < 1e-3) return;
-    r->slept_for += used;
+    const double slower = 1.0 / r->desc.speed - 1.0, used = heti_thread_time() - r->slept_for;
+    double rest = used * slower;
+    if (rest < 1e-4) return;
     for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop) &&
                              !HETI_ATOMIC_LOAD(&r->ctx->cancelled);) {
         const double left = rest - heti_now();
@@ -14260,6 +14261,7 @@ static void heti_slow_down(heti_rank *r) {
         heti_wait_signal(&r->wake, &r->ctx->threads.lock, left < 0.05 ? left : 0.05); /* het_cancel wakes nobody */
         HETI_UNLOCK(r->ctx);
     }
+    r->slept_for += used + (heti_now() - rest) / slower; /* what it slept too long it sleeps less next */
 }
 
 /* Between two units: whether to go on. The rank's reductions move on. */

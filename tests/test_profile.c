@@ -1205,6 +1205,8 @@ static void flows_of_a_plan(void **state)
         near(c->move[1][0].seconds, 0.5 + sums * 2000 * 1e-3, "what leaves beside a");
         near(c->move[1][1].seconds, late + part * 1000 * slow + 0.5 + sums * 2000 * 1e-3, "what comes and leaves beside b");
         near(c->move[1][3].seconds, late + part * 2000 * slow, "what comes beside c");
+        near(c->move[2][0].seconds, late + part * 2000 * slow + 0.5 + sums * 1000 * 1e-3, "what leaves beside a behind a backward pass as well");
+        near(c->move[2][1].seconds, late + part * 2000 * slow, "what comes beside b there");
         het_plan_costs_free(costs);
         plan->stage[0].recompute = HET_RECOMPUTE_STAGE, plan->stage[0].keep = 1; /* slices that recompute fetch once more */
         EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));

@@ -1777,8 +1777,11 @@ static void calls_wait_for_what_comes_beside(void **state)
     m->stage_cost[0].move[0][0].count = 2, m->stage_cost[0].move[0][0].seconds = 4, m->stage_cost[0].move[0][0].part = 0.125;
     m->stage_cost[0].move[0][1].count = 1, m->stage_cost[0].move[0][1].seconds = 3, m->stage_cost[0].move[0][1].part = 0.75;
     m->stage_cost[0].move[1][0].count = 1, m->stage_cost[0].move[1][0].seconds = 21, m->stage_cost[0].move[1][0].part = 1;
+    memcpy(m->stage_cost[0].move[2], m->stage_cost[0].move[0], sizeof m->stage_cost[0].move[0]);
     EXACTLY(length_of(m), 3 * (2 * 4 + 7.5 + 25));
-    m->stage_cost[0].move[1][0].seconds = 30;
+    m->stage_cost[0].move[2][0].seconds = 6; /* beside the two F behind a B */
+    EXACTLY(length_of(m), 3 * (2 * 4 + 7.5 + 25) + 2 * 2 * 2);
+    m->stage_cost[0].move[1][0].seconds = 30, m->stage_cost[0].move[2][0].seconds = 4;
     m->stage_cost[0].beside[HET_ACTION_F] = 16;
     EXACTLY(makespan_of(m), 3 * (16 + 30));
 }

@@ -294,7 +294,8 @@ typedef struct het_stage_cost {
                                          keep all (het_stage.keep) */
     double beside[5];                 /* F, B, I, W take at least so long, and B and I longer as by `again`: what
                                          comes and leaves beside them where weights or sums are divided */
-    het_move_cost move[2][HETRAIN_MOVES]; /* of it F and B, unit by unit: each takes its time or its moves' */
+    het_move_cost move[3][HETRAIN_MOVES]; /* of it F, B, and F behind a B, I or W of its rank, unit by unit: each
+                                         takes its time or its moves' */
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
@@ -3741,12 +3742,16 @@ static const char *heti_p_compute_fault(int32_t kind, int32_t done) {
         NULL;
 }
 
-static void heti_p_move_beside(const het_stage_cost *c, int32_t kind, double *seconds) {
+static void heti_p_move_beside(const heti_p_sim *s, int64_t r, const het_stage_cost *c, const het_action *a,
+                               double *seconds) {
+    const het_action *first = s->schedule->action + s->schedule->start[r], *before = a;
     double sum = 0;
-    for (int i = 0; i < HETRAIN_MOVES && kind <= HET_ACTION_B; i++) {
-        double one = c->move[kind][i].part * *seconds;
-        heti_p_at_least(&one, c->move[kind][i].seconds);
-        sum += c->move[kind][i].count * one;
+    while (before > first && (--before)->kind > HET_ACTION_W) {}
+    const het_move_cost *move = c->move[a->kind == HET_ACTION_F && before->kind != HET_ACTION_F ? 2 : a->kind];
+    for (int i = 0; i < HETRAIN_MOVES && a->kind <= HET_ACTION_B; i++) {
+        double one = move[i].part * *seconds;
+        heti_p_at_least(&one, move[i].seconds);
+        sum += move[i].count * one;
     }
     heti_p_at_least(seconds, sum);
 }
@@ -3784,7 +3789,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
-    heti_p_move_beside(c, a->kind, &seconds);
+    heti_p_move_beside(s, r, c, a, &seconds);
     heti_p_at_least(&seconds, c->beside[a->kind] + (heti_p_is_again(s, stage, a) ? c->beside[4] : 0));
     heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);

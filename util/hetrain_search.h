@@ -1945,22 +1945,23 @@ static void heti_s_add_move(het_move_cost *move, double seconds, double part) {
     move[i].count += 1;
 }
 
-/* Two buffers take turns: forward a unit hides the weights of the next one, backward those of the
-   one before and the next one's sums. A unit's part is that of a micro-batch of one granule. */
+/* Two buffers take turns: forward a unit hides the next one's weights, backward those of the one
+   before and the next one's sums; the last sums a pass behind hides. Parts are those of a granule. */
 static void heti_s_move_costs(const heti_s_costing *c, int64_t g, int64_t rank, const het_unit_time *times,
                               het_stage_cost *to) {
     const het_profile *p = c->held.profile;
     const het_stage *stage = &c->held.plan->stage[g];
-    double all[2] = { 0, 0 };
+    double all[3] = { 0, 0, 0 };
     for (int add = 0; add < 2; add++)
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
-            for (int way = 0; way < 2; way++) {
+            for (int way = 0; way < 3; way++) {
                 const het_unit_time *t = &times[p->unit[u]];
-                const het_cost *cost = way == 0 ? &t->forward : &t->backward;
+                const int back = way == HET_ACTION_B, hides = back || (way == 2 && u == stage->unit_begin);
+                const het_cost *cost = back ? &t->backward : &t->forward;
                 const double own = cost->token + cost->pair * heti_s_real(p->granule) / 2,
-                             weights = heti_s_flow_seconds(c, stage, rank, u + 1 - 2 * way, 0),
-                             sums = way * heti_s_flow_seconds(c, stage, rank, u + 1, 1);
-                if (way == 0 && heti_s_kind_at(p, u)->loss) continue; /* part of B */
+                             weights = heti_s_flow_seconds(c, stage, rank, u + 1 - 2 * back, 0),
+                             sums = hides ? heti_s_flow_seconds(c, stage, rank, u + back, 1) : 0;
+                if (!back && heti_s_kind_at(p, u)->loss) continue; /* part of B */
                 if (!add) all[way] += own;
                 else heti_s_add_move(to->move[way], weights + sums, all[way] > 0 ? own / all[way] : 0);
             }
@@ -3172,10 +3173,13 @@ static double heti_s_median(double *value, int64_t count) {
     return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
 }
 
-/* Straight line through (x, y): slope and what is left at 0, neither negative. */
+/* Line through (x, y) of least relative errors: slope and what is left at 0, neither negative. */
 static void heti_s_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
-    double n = heti_s_real(count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
-    for (int64_t i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
+    double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    for (int64_t i = 0; i < count; i++) {
+        const double w = y[i] > 0 ? 1 / (y[i] * y[i]) : 0;
+        n += w, sx += w * x[i], sy += w * y[i], sxx += w * x[i] * x[i], sxy += w * x[i] * y[i];
+    }
     d = n * sxx - sx * sx;
     *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
     if (*slope < 0) *slope = 0;
@@ -3470,7 +3474,7 @@ static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profil
 
 /* ---- messages and reductions: two ranks whose units do nothing ---- */
 
-typedef struct heti_s_idle { int64_t width, elements; int last; } heti_s_idle;
+typedef struct heti_s_idle { const heti_s_measure *measure; int64_t width, elements; int last; } heti_s_idle;
 
 static het_result heti_s_idle_describe(const het_unit *unit, het_unit_info *info) {
     const heti_s_idle *idle = HETI_T_CAST(const heti_s_idle *, unit->settings);
@@ -3486,8 +3490,12 @@ static het_result heti_s_idle_describe(const het_unit *unit, het_unit_info *info
     return HET_OK;
 }
 
+/* The first one takes so long that who waits for it sleeps; who waits for the last still looks
+   (hetrain.h, >>messages). */
 static het_result heti_s_idle_run(const het_unit_call *call) {
-    (void)call;
+    const heti_s_idle *idle = HETI_T_CAST(const heti_s_idle *, call->unit->settings);
+    const double end = heti_s_now(idle->measure) + 2e-4;
+    for (int64_t i = 0; i < 1 << 20 && !idle->last && heti_s_now(idle->measure) < end; i++) {}
     return HET_OK;
 }
 
@@ -3516,12 +3524,10 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
         m->device[i].speed = 0;
         m->device[i].memory_limit = 0;
         m->device[i].max_tokens = 0;
-        s->idle[i].width = HETI_S_IDLE_WIDTH;
-        s->idle[i].elements = i == 0 ? elements : 16;
-        s->idle[i].last = i == 1;
-        memset(&s->unit[i], 0, sizeof s->unit[i]);
-        s->unit[i].iface = &heti_s_idle_table;
-        s->unit[i].settings = &s->idle[i];
+        const heti_s_idle idle = { m, HETI_S_IDLE_WIDTH, i == 0 ? elements : 16, i == 1 };
+        const het_unit unit = { &heti_s_idle_table, NULL, 0, &s->idle[i] };
+        s->idle[i] = idle;
+        s->unit[i] = unit;
     }
     for (int64_t i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
     memset(s->token, 0, sizeof s->token);
@@ -3531,9 +3537,8 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
     desc.streams = HET_F32; /* what idle units take */
     desc.units = s->unit;
-    desc.unit_count = 2;
     desc.layout.devices = m->device;
-    desc.layout.device_count = 2;
+    desc.unit_count = desc.layout.device_count = 2;
     desc.layout.plan = s->plan;
     desc.host.hook = NULL;
     desc.frozen = NULL;
@@ -3579,9 +3584,8 @@ static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int
    rank does in between; half of it is one way. Each rank's clock is only compared with itself. */
 static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, double *bandwidth, double *message_byte) {
     double bytes[HETI_S_IDLE_SIZES], way[HETI_S_IDLE_SIZES], pack[HETI_S_IDLE_SIZES], ignored, slope;
-    int64_t rows = 4;
     HETI_T_TRY(heti_s_idlers_start(s, "pp", 16));
-    for (int64_t size = 0; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
+    for (int64_t size = 0, rows = 4; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
         double there[HETI_S_IDLE_STEPS], packing[HETI_S_IDLE_STEPS];
         for (int64_t step = -2; step < HETI_S_IDLE_STEPS; step++) {
             HETI_T_TRY(heti_s_idlers_step(s, rows, 1));
@@ -3593,8 +3597,7 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
             const het_record send = heti_s_idlers_record(s, 0, HET_ACTION_SEND_F);
             const het_record back = heti_s_idlers_record(s, 1, HET_ACTION_SEND_B);
             there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
-            packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) +
-                                    (b1.end - b1.start));
+            packing[step] = 0.25 * (f0.end - f0.start + f1.end - f1.start + b0.end - b0.start + b1.end - b1.start);
         }
         bytes[size] = heti_s_real(rows * HETI_S_IDLE_WIDTH * 4);
         way[size] = heti_s_median(there, HETI_S_IDLE_STEPS);
@@ -3602,7 +3605,7 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
     }
     heti_s_line(bytes, way, HETI_S_IDLE_SIZES, latency, &slope);
     *bandwidth = slope > 0 ? heti_t_short(1 / slope) : 0;
-    *latency = heti_t_short(*latency);
+    *latency = heti_t_short(*latency / 2); /* one of two woke who waited; in a team's chain of 8 blocks 2 of 9 do */
     heti_s_line(bytes, pack, HETI_S_IDLE_SIZES, &ignored, message_byte);
     *message_byte = heti_t_short(*message_byte);
     heti_s_idlers_end(s);
@@ -3622,10 +3625,9 @@ static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, doub
             for (int kind = 0; kind < 2; kind++) {
                 took[kind][step] = 1e300;
                 for (int64_t r = 0; r < 2; r++) {
-                    const het_record record = heti_s_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE :
-                                                                   HET_ACTION_GATHER);
-                    if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
-                    bytes[kind][size] = heti_s_real(record.bytes);
+                    const het_record x = heti_s_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE : HET_ACTION_GATHER);
+                    if (x.end - x.start < took[kind][step]) took[kind][step] = x.end - x.start;
+                    bytes[kind][size] = heti_s_real(x.bytes);
                 }
             }
             if (size == 0) judged[step] = heti_s_verdict_time(s->ctx, 2);
@@ -3634,11 +3636,9 @@ static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, doub
         heti_s_idlers_end(s);
     }
     *verdict = heti_t_short(heti_s_median(judged, HETI_S_IDLE_STEPS));
-    *ring_byte = 0;
     for (int kind = 0; kind < 2; kind++)
         if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
-            *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ?
-                2.0 / 3 : 1.0 / 3);
+            *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (2 - kind) / 3;
     *ring_byte = heti_t_short(*ring_byte);
     return HET_OK;
 }

@@ -320,15 +320,15 @@ static int predict_step(prediction *c, double *seconds) {
     return 0;
 }
 
-/* A run that takes a tenth longer than the fastest of its configuration was disturbed; it is repeated up to four times. */
+/* A run that takes a twentieth longer than the fastest of its configuration was disturbed; it is repeated up to eight times. */
 static int predict_run(prediction *c, int series, int run) {
     double seconds;
     int attempt, status = 0;
-    for (attempt = 0; attempt < 5 && status == 0; attempt++) {
+    for (attempt = 0; attempt < 9 && status == 0; attempt++) {
         status = predict_step(c, &seconds);
         if (attempt == 0 || seconds < c->run[series][run]) c->run[series][run] = seconds;
         if (!(c->lowest > 0) || seconds < c->lowest) c->lowest = seconds;
-        if (seconds <= 1.1 * c->lowest) break;
+        if (seconds <= 1.05 * c->lowest) break;
         c->repeated++;
     }
     return status;
