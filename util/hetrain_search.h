@@ -1946,7 +1946,7 @@ static void heti_s_add_move(het_move_cost *move, double seconds, double part) {
 }
 
 /* Two buffers take turns: forward a unit hides the next one's weights, backward those of the one
-   before and the next one's sums; the last sums a pass behind hides. Parts are those of a granule. */
+   before and the next one's sums; the last sums a pass behind hides. Parts are of one granule. */
 static void heti_s_move_costs(const heti_s_costing *c, int64_t g, int64_t rank, const het_unit_time *times,
                               het_stage_cost *to) {
     const het_profile *p = c->held.profile;
