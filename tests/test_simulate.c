@@ -1851,7 +1851,7 @@ static void large_rings(void **state)
 {
     enum { RANKS = 3000, CLUSTERS = 55 };
     static int64_t cluster[CLUSTERS + 1], collected[RANKS];
-    int64_t c, d, most = 0;
+    int64_t c, d, most = 0, longest = 0;
     het_plan plan;
     het_schedule schedule;
     het_costs costs;
@@ -1913,6 +1913,11 @@ static void large_rings(void **state)
     assert_true(most < RANKS + RANKS / 20);
     EXPECT_OK(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error));
     EXACTLY(s->makespan, most + 4);
+    het_simulation_free(s);
+    costs.wires = 1; /* the longest message */
+    for (r = 0; r < RANKS; r++) longest = collected[r] > longest ? collected[r] : longest;
+    EXPECT_OK(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error));
+    EXACTLY(s->makespan, longest + 4);
     het_simulation_free(s);
     start[RANKS] = RANKS + 1;
     EXPECT_ERROR(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error), HET_ERR_INVALID, error.text, "rank 2999|action 1|REDUCE0|twice");

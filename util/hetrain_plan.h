@@ -220,7 +220,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      first byte goes on at once, so that an idle network takes as long as its slowest part.
    * REDUCE and GATHER: once all ranks whose lists have it have reached it, they send each other
      what each owns, all at once: the time of the slowest of these messages, and no less than what
-     one rank sends, or gets, takes on its links one after the other: it has one port. Of a message
+     one rank sends, or gets, takes on its links one after the other: it has one port, unless
+     het_costs.wires says that every pair has a wire of its own (emulated links have). Of a message
      one window is under way at a time (het_block_cost.windows), and a slow link makes it wait once
      for each. The rank's next one begins when all bytes have left, a latency before the last have
      come. The one that was ready first goes first, then the lower block. They share buses and
@@ -389,6 +390,7 @@ typedef struct het_costs {
     double eager;                     /* messages of at most so many bytes leave when their SEND is
                                          reached, whatever `transfer` says */
     int32_t rings;                    /* 1: REDUCE and GATHER of few ranks are rings too, as NCCL's */
+    int32_t wires;                    /* 1: REDUCE and GATHER find a wire of their own between any two ranks */
     uint32_t end_canary;
 } het_costs;
 
@@ -4156,7 +4158,7 @@ static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring
     }
     took->latency = way[0].latency + way[1].latency;
     for (int64_t i = 0; i < ring->wanted; i++)
-        for (int k = 0; k < 2; k++) heti_p_at_least(&port, part[i].port[k]);
+        for (int k = 0; k < 2 && !s->costs->wires; k++) heti_p_at_least(&port, part[i].port[k]);
     heti_p_at_least(&took->leaves, port);
     heti_p_at_least(&took->seconds, port + took->latency);
     return HET_OK;
