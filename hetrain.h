@@ -9687,7 +9687,7 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
    message of a rank that waits too long. */
 static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what) {
     const double start = heti_now();
-    const double awake = start + (heti_is_slow(r) && r->ctx->world.processes > 1 ? 0.0 : 50e-6); /* that is work */
+    const double awake = start + (heti_is_slow(r) && r->ctx->world.processes > 1 ? 0.0 : 50e-6); /* looks are work */
     double looked = start;
     for (;;) {
         const uint32_t seen = HETI_ATOMIC_LOAD(&r->events);
@@ -14248,7 +14248,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     return heti_call_hook(r, &info);
 }
 
-/* A device of speed s < 1 sleeps (1 / s - 1) times the processor time that its thread has used. */
+/* Speed s < 1: sleeps (1 / s - 1) times the processor time its thread used, but for looking. */
 static void heti_slow_down(heti_rank *r) {
     if (!heti_is_slow(r)) return;
     const double slower = 1.0 / r->desc.speed - 1.0, used = heti_thread_time() - r->slept_for;

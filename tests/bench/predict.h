@@ -296,7 +296,8 @@ static int predict_simulate(const predictor *p, prediction *c) {
     if (result == HET_OK) result = het_profile_costs(profile, c->ranks.plan, &cluster, HET_YES, NULL, &costs, &error);
     if (result == HET_OK) {
         costs->costs.group = NULL, costs->costs.rank_group = NULL, costs->costs.groups = 0;
-        costs->costs.link = link, costs->costs.wires = 1, costs->costs.tokens = tokens, costs->costs.pairs = pairs, costs->costs.sequences = sequences;
+        costs->costs.link = link, costs->costs.wires = 1;
+        costs->costs.tokens = tokens, costs->costs.pairs = pairs, costs->costs.sequences = sequences;
         result = het_simulate_costs(c->ranks.plan, whole, costs, HET_NO, NULL, &simulation, &error);
     }
     if (result == HET_OK) c->predicted = simulation->makespan;
