@@ -309,10 +309,10 @@ $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 
 systems:
 	@bash tests/tools/install.sh
-	@$(MAKE) --no-print-directory -j$(JOBS) programs $(SYSTEMS_SUITES:%=$(BUILD)/tests/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) programs $(SYSTEMS_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_cuda $(BUILD)/standin/bench_cuda
 	@BUILD=$(BUILD) bash tests/systems.sh $(ROWS)
 
-SYSTEMS_SUITES = test_systems test_simulate test_search test_groups test_model test_pack test_memory test_adapt test_plan test_bad_steps test_team test_team_plan test_shard test_experts test_store
+SYSTEMS_SUITES = test_systems test_simulate test_search test_groups test_model test_pack test_memory test_adapt test_plan test_bad_steps test_team test_team_plan test_shard test_experts test_store test_cuda_device
 
 check-header:
 	@bash tests/tools/house.sh --rooms

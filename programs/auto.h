@@ -131,6 +131,7 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
     auto_join(t);
     p->cluster.ranks = l->world, p->cluster.groups = 0;
     p->cluster.device = p->device, p->cluster.group = p->group;
+    p->cluster.wires = processes == 1; /* threads, and emulated links, have one a pair */
     snprintf(p->cluster.name, sizeof p->cluster.name, "--devices");
     auto_groups(p, t, t->nodes - 1, -1, 0, processes > 1);
     free(t);

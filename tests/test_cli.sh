@@ -477,7 +477,8 @@ again() { # again NAME ARGUMENTS...: trains, and runs the command that it prints
 }
 again 'two ranks' --devices cpu:1,cpu:1@0.33
 again 'links that do not follow the order of ranks' --devices cpu:1,cpu:1,cpu:1@0.5,cpu:1 --links 0-1:5ms,0-3:5ms:1M,1-2:5ms,2-3:5ms
-report "$(grep -q '"ranks":' 'moved/saved plans/best.cluster.json' && [ -s 'moved/saved plans/best.profile.json' ]; echo $?)" 'whose cluster says which ranks its devices are' \
+report "$(grep -q '"ranks":' 'moved/saved plans/best.cluster.json' && grep -q '"wires":true' 'moved/saved plans/best.cluster.json' \
+    && [ -s 'moved/saved plans/best.profile.json' ]; echo $?)" 'whose cluster says which ranks its devices are, and that any two have a wire' \
     "$(cat 'moved/saved plans/best.cluster.json')"
 report "$(grep -q '"step": {"granules": 12, "sequences": 1, "length": 32, "micro_batch": [0-9]*}' 'moved/saved plans/best.json'; echo $?)" 'the plan says for which step it is' \
     "$(tail -n 3 'moved/saved plans/best.json')"

@@ -72,6 +72,7 @@ static void expect_same(const het_cluster *a, const het_cluster *b)
     int64_t i;
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->rings, b->rings);
+    assert_int_equal(a->wires, b->wires);
     assert_int_equal(a->ranks, b->ranks);
     assert_int_equal(a->groups, b->groups);
     for (i = 0; i < a->ranks; i++) {
@@ -239,9 +240,11 @@ static void matrices(void **state)
         het_cluster *c;
         snprintf(text, sizeof text, "{\"link\":{\"latency\":\"1ms\",\"bandwidth\":9},%s%s%s,\"members\":[{\"link\":{\"latency\":5},\"uplink\":3,"
             "\"members\":[{\"device\":\"x\",\"count\":2}]},{\"device\":\"y\"}]%s}", both < 2 ? bandwidths : "", both == 1 ? "," : "",
-            both > 0 ? "\"latencies\":[[0,1,\"2us\"],[3,0,4],[5,6,0]]" : "", both == 1 ? ",\"ranks\":[2,0,1]" : both == 2 ? ",\"rings\":true" : "");
+            both > 0 ? "\"latencies\":[[0,1,\"2us\"],[3,0,4],[5,6,0]]" : "",
+            both == 0 ? ",\"wires\":true" : both == 1 ? ",\"ranks\":[2,0,1]" : ",\"rings\":true");
         c = cluster_of(text);
         assert_int_equal(c->rings, both == 2);
+        assert_int_equal(c->wires, both == 0);
         assert_non_null(c->link);
         for (i = 0; i < 9 && both < 2; i++) IS(c->link[i].bandwidth, expected[i]);
         if (both == 0) { /* ranks 0 and 1 are in a group, 2 is not */
@@ -332,6 +335,7 @@ static void broken_files(void **state)
     REFUSE("{\"ranks\":[^1.5],\"members\":[" DEVICE "]}", "ranks|integer");
     REFUSE("{\"members\":[^{\"ranks\":[0],\"members\":[" DEVICE "]}]}", "ranks|outermost");
     REFUSE("{\"members\":[^{\"rings\":true,\"members\":[" DEVICE "]}]}", "rings|outermost");
+    REFUSE("{\"members\":[^{\"wires\":true,\"members\":[" DEVICE "]}]}", "wires|outermost");
     REFUSE("{\"bandwidths\":^7,\"members\":[" DEVICE "]}", "bandwidths|array of rows");
     REFUSE("{\"bandwidths\":[[0],^[0]],\"members\":[" DEVICE "]}", "bandwidths|more rows");
     REFUSE("{\"latencies\":[[0,^0]],\"members\":[" DEVICE "]}", "latencies|more numbers in a row");

@@ -280,7 +280,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
    Where links are no tree the outermost group has "latencies", "bandwidths" or both: a row a rank
    with what a message to each rank meets, [[0, "5G"], ["2G", 0]]. They stand in place of what the
    groups' links say; a rank's own place is not looked at. "rings": true of the outermost group:
-   blocks are reduced and gathered in rings, as NCCL does it. */
+   blocks are reduced and gathered in rings, as NCCL does it. "wires": true, instead: over a wire of
+   its own between any two ranks. */
 
 typedef struct het_cluster_device {
     char name[48];
@@ -294,7 +295,7 @@ typedef struct het_cluster_device {
 typedef struct het_cluster {
     char name[48];
     int64_t ranks, groups;
-    int32_t rings;                    /* 1: het_costs.rings */
+    int32_t rings, wires;             /* 1: het_costs.rings, .wires */
     het_cluster_device *device;       /* [ranks] */
     het_group *group;                 /* [groups] */
     het_link_cost *link;              /* [ranks][ranks] from, to, in place of the groups' latency and bandwidth; NULL */
@@ -2064,7 +2065,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         costs->groups = cluster->groups;
         costs->rank_group = c->rank_group;
         costs->link = cluster->link;
-        costs->rings = cluster->rings;
+        costs->rings = cluster->rings, costs->wires = cluster->wires;
     } else costs->every_link = heti_s_first_link(profile);
     return HET_OK;
 }
@@ -3841,7 +3842,7 @@ typedef struct heti_s_member {
     het_cluster_device device;        /* the one or */
     het_group group;                  /* the other */
     het_json members, ranks, matrix[2]; /* at the arrays */
-    int32_t rings;
+    int32_t rings, wires;
 } heti_s_member;
 
 /* "12.5ms" or "10G": a number and what stands behind it. */
@@ -3925,6 +3926,7 @@ static const heti_s_key heti_s_member_keys[] = {
     HETI_S_MEMBER("bus", group.bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER("uplink", group.uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER("rings", rings, heti_s_read_truth, 0, HETI_S_OF_ROOT),
+    HETI_S_MEMBER("wires", wires, heti_s_read_truth, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("ranks", ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("latencies", matrix[0], heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("bandwidths", matrix[1], heti_s_read_later, 0, HETI_S_OF_ROOT),
@@ -3954,7 +3956,7 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
 static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_member *m) {
     static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory, "
                                                 "max_tokens; or name, count, process, link, bus, uplink, "
-                                                "members; of the outermost rings, ranks, latencies, "
+                                                "members; of the outermost rings, wires, ranks, latencies, "
                                                 "bandwidths", 0, "" };
     const size_t start = r->json.at;
     uint32_t seen = 0;
@@ -4042,7 +4044,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
     r->json = behind;
     if (parent < 0 && r->cluster != NULL) {
         memcpy(r->cluster->name, m.name, sizeof m.name);
-        r->cluster->rings = m.rings;
+        r->cluster->rings = m.rings, r->cluster->wires = m.wires;
     }
     return HET_OK;
 }
@@ -4511,7 +4513,7 @@ static void heti_s_write_next(heti_t_text *out, int more, int depth) {
 
 static void heti_s_write_matrices(heti_s_cluster_writer *w) {
     const het_cluster *c = w->cluster;
-    if (c->rings) heti_t_put(&w->out, ",\n  \"rings\":true");
+    if (c->rings || c->wires) heti_t_put(&w->out, c->rings ? ",\n  \"rings\":true" : ",\n  \"wires\":true");
     for (int which = 0; which < 2 && c->link != NULL; which++) {
         heti_t_put(&w->out, which == 0 ? ",\n  \"latencies\":[" : ",\n  \"bandwidths\":[");
         for (int64_t i = 0; i < c->ranks * c->ranks; i++) {
@@ -5260,38 +5262,37 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
    block's. 0 in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
-    double most = 0, least = 1e300, *gathers = s->pipeline_time;
-    int64_t n;
-    for (int64_t i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
-    for (int64_t i = 0; i < s->d.cluster->groups; i++)
-        if (s->d.cluster->group[i].process || s->d.cluster->rings || c->keepers > 0) return 0;
+    const het_cluster *cluster = s->d.cluster;
+    /* what is divided leaves before, or comes in the next step */
+    const double bytes[2] = { c->shard >= HET_SHARD_GRADIENTS ? 0 : p->reduce_bytes,
+                              c->shard >= HET_SHARD_WEIGHTS ? 0 : p->gather_bytes };
+    double most = 0, least = 1e300, *sum[2] = { s->ring, s->pipeline_time };
+    for (int64_t i = 0; i < s->ranks; i++) sum[0][i] = sum[1][i] = 0;
+    for (int64_t i = 0; i < cluster->groups; i++)
+        if (cluster->group[i].process || cluster->rings || c->keepers > 0) return 0;
     for (int64_t b = 0; b < p->blocks; b++) {
-        double reduce = 0, gather = 0, late = 0, elements = heti_s_real(p->block[b].elements);
-        if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
+        const int64_t n = p->block[b].frozen ? 0 : heti_s_holders(s, c, &p->block[b]);
+        double late = 0, unknown = n <= HETRAIN_DIRECT ? 1e300 : 0, slowest[2] = { unknown, unknown };
+        if (n < 2) continue;
         for (int64_t i = 0; i < n && n <= HETRAIN_DIRECT; i++) {
             double slowness[2] = { 0, 0 };
-            for (int64_t j = 0; j < n; j++) {
-                const het_link_cost to = heti_s_cluster_link(s->d.cluster, s->scratch[j], s->scratch[i]),
-                                    from = heti_s_cluster_link(s->d.cluster, s->scratch[i], s->scratch[j]);
-                if (i == j) continue;
-                slowness[0] += to.bandwidth > 0 ? 1 / to.bandwidth : 0;
-                slowness[1] += from.bandwidth > 0 ? 1 / from.bandwidth : 0;
-                late = heti_s_larger(late, to.latency);
+            for (int64_t j = 0; j < 2 * n; j++) {
+                const int64_t way = j % 2, other = s->scratch[j / 2], own = s->scratch[i];
+                const het_link_cost link = heti_s_cluster_link(cluster, way == 0 ? other : own, way == 0 ? own : other);
+                const double slow = link.bandwidth > 0 && other != own ? 1 / link.bandwidth : 0;
+                slowness[way] = cluster->wires ? heti_s_larger(slowness[way], slow) : slowness[way] + slow;
+                if (way == 0 && other != own) late = heti_s_larger(late, link.latency);
             }
-            slowness[0] *= elements * p->reduce_bytes / heti_s_real(n);
-            slowness[1] *= elements * p->gather_bytes / heti_s_real(n);
-            reduce = i == 0 ? slowness[0] : heti_s_smaller(reduce, slowness[0]);
-            gather = i == 0 ? slowness[1] : heti_s_smaller(gather, slowness[1]);
+            for (int way = 0; way < 2; way++) slowest[way] = heti_s_smaller(slowest[way], slowness[way]);
         }
         least = heti_s_smaller(least, late);
-        for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
-            s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
-            gathers[s->scratch[i]] += c->shard >= HET_SHARD_WEIGHTS ? 0 : gather;
-        }
+        for (int64_t i = 0; i < 2 * n; i++)
+            sum[i % 2][s->scratch[i / 2]] += slowest[i % 2] * heti_s_real(p->block[b].elements) * bytes[i % 2] /
+                                             heti_s_real(n);
     }
     for (int64_t i = 0; i < s->ranks; i++) {
-        if (s->ring[i] > 0) s->ring[i] += least;
-        if (gathers[i] > 0) most = heti_s_larger(most, gathers[i] + least);
+        if (sum[0][i] > 0) sum[0][i] += least;
+        if (sum[1][i] > 0) most = heti_s_larger(most, sum[1][i] + least);
     }
     return most;
 }
@@ -7274,13 +7275,12 @@ static het_result heti_s_nothing(heti_s_seek *s) {
         return heti_t_fail(s->error, HET_ERR_LIMIT,
             "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
     if (end - begin == 1)
-        return heti_t_fail(s->error, HET_ERR_LIMIT,
-                           "het_plan_search: nothing fits: at best unit %d (%s) alone needs %b more than the %b of "
-            "device %d (%s)", begin, heti_s_kind_at(s->d.profile, begin)->name, s->least_missing,
-            device->memory, r, device->name);
-    return heti_t_fail(s->error, HET_ERR_LIMIT,
-                       "het_plan_search: nothing fits: at best units %d to %d need %b more than the %b of device %d "
-        "(%s)", begin, end - 1, s->least_missing, device->memory, r, device->name);
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs "
+                           "%b more than the %b of device %d (%s)", begin, heti_s_kind_at(s->d.profile, begin)->name,
+                           s->least_missing, device->memory, r, device->name);
+    return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %b more "
+                       "than the %b of device %d (%s)", begin, end - 1, s->least_missing, device->memory, r,
+                       device->name);
 }
 
 /* Lists of so many actions are simulated as quickly as estimated. */

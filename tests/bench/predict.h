@@ -270,7 +270,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
     memset(&group, 0, sizeof group);
     group.parent = -1;
     if (profile->links > 0) group.latency = profile->link[0].latency, group.bandwidth = profile->link[0].bandwidth;
-    cluster.ranks = ranks, cluster.groups = 1, cluster.device = device, cluster.group = &group;
+    cluster.ranks = ranks, cluster.groups = cluster.wires = 1, cluster.device = device, cluster.group = &group;
     for (i = 0; i < ranks; i++) {
         snprintf(device[i].profile, sizeof device[i].profile, "%s", profile->device[0].name);
         device[i].speed = c->speed[i];
@@ -296,7 +296,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
     if (result == HET_OK) result = het_profile_costs(profile, c->ranks.plan, &cluster, HET_YES, NULL, &costs, &error);
     if (result == HET_OK) {
         costs->costs.group = NULL, costs->costs.rank_group = NULL, costs->costs.groups = 0;
-        costs->costs.link = link, costs->costs.wires = 1;
+        costs->costs.link = link;
         costs->costs.tokens = tokens, costs->costs.pairs = pairs, costs->costs.sequences = sequences;
         result = het_simulate_costs(c->ranks.plan, whole, costs, HET_NO, NULL, &simulation, &error);
     }

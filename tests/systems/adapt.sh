@@ -18,7 +18,7 @@ latency) # CrossPipe's and SpanTrain's case: ten times the latency between two s
 bandwidth) # from data parallelism to a pipeline and back: two micro-batches in 1f1b, so that a pipeline is idle for a third where links are fast
     T+=(--sequences 4 --micro-batches 2 --granule 4 --schedule 1f1b)
     does one train "${T[@]}" --steps 56 --devices cpu:2
-    does moved train "${T[@]}" --steps 56 --devices cpu:1@0.06,cpu:1@0.06 --links 0-1:50us:400M --plan dp --adapt 2 --slow 12:0-1:50us:4M,34:0-1:50us:400M --log moved.jsonl
+    does moved train "${T[@]}" --steps 56 --devices cpu:1@0.06,cpu:1@0.06 --links 0-1:50us:400M --plan dp --adapt 2 --slow 12:0-1:50us:2M,34:0-1:50us:400M --log moved.jsonl
     plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*; \(a step of [^"]*\)".*/before step \1: \2/' | paste -sd ';' | sed 's/;/; /g')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     grep '"event":"replan"' moved.jsonl | grep -q '1 pipelines' || short "no pipeline was taken: $plans"

@@ -4,11 +4,11 @@
 case $1 in
 workers) # speed-ups of 1, 2 and 4 workers, from the profile of one, and measured
     T=(--data "$text" --model llama:layers=2,width=96,heads=3,context=128,vocab=256 --sequences 1 --micro-batches 8 --granule 1 --quiet)
-    does profile train "${T[@]}" --steps 0 --devices cpu:1@0.125,cpu:1@0.125 --save-profile p.json
-    does advice advise --profile p.json --device cpu:1@0.125/64M --workers 1,2,4 --micro-batches 8 --sequences 1 --length 128 --json
+    does profile train "${T[@]}" --steps 0 --devices cpu:1@0.2,cpu:1@0.2 --save-profile p.json
+    does advice advise --profile p.json --device cpu:1@0.2/64M --workers 1,2,4 --micro-batches 8 --sequences 1 --length 128 --json
     for round in 1 2 3; do # in turns: what other programs do meets all alike
         for g in 1 2 4; do
-            devices=$(printf 'cpu:1@0.125,%.0s' $(seq $g))
+            devices=$(printf 'cpu:1@0.2,%.0s' $(seq $g))
             does run train "${T[@]}" --steps 14 --devices "${devices%,}" --plan dp --log round.jsonl
             cat round.jsonl >> $g.jsonl
             rm round.jsonl
