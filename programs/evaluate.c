@@ -71,7 +71,8 @@ static int read_data(evaluation *e) {
     het_reader reader;
     char *data = NULL;
     size_t size = 0;
-    int status = read_from("--data", e->set.data, &reader);
+    int status = ends_with(e->set.data, ".mix") ? fail(BAD_INPUT, "--data %s: a mix is for train", e->set.data) :
+                 read_from("--data", e->set.data, &reader);
     if (status != 0) return status;
     if (text_is(e->set.data, &reader, &format)) {
         status = read_file("--data", e->set.data, &data, &size);

@@ -30,6 +30,7 @@
 #include "kept.h"
 #include "launch.h"
 #include "loader.h"
+#include "mix.h"
 #include "power.h"
 #include "stop.h"
 #include "text.h"
@@ -57,8 +58,9 @@ typedef struct settings {
 enum option_agreement { SAME = 0, OWN = 1, FOUND = 2 };
 static const option options[] = {
     OPTION_TITLE("Model and data"),
-    { "--data", "FILE", OPTION_TEXT, AT(data), FOUND, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
-    { "--val", "FILE", OPTION_TEXT, AT(val), FOUND, 0, "validation data; default: the last 5 % of the windows of --data" },
+    { "--data", "FILE", OPTION_TEXT, AT(data), FOUND, 0,
+      "text (bytes are tokens), llm.c or nanoGPT tokens (*.bin), or a list (*.mix) of such files, a line each: WEIGHT PATH" },
+    { "--val", "FILE", OPTION_TEXT, AT(val), FOUND, 0, "validation data; default: the last 5 % of the windows of --data, of a *.mix none" },
     { "--loaders", "N", OPTION_INTEGER, AT(loaders), 0, 64, "threads that read the next steps' data; 0: read between steps" },
     { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), FOUND, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
@@ -242,6 +244,7 @@ typedef struct source {
     het_data *data;
     het_data_info info;
     mapped_file map;       /* of the file, where it can be mapped */
+    file_mix mix;             /* in place of the file: several */
     int open, threads;     /* threads: that read ahead */
     unsigned char *tokens; /* a text's, as a token file in memory */
     size_t size;
@@ -465,6 +468,14 @@ static int configure_model(job *j) {
     return 0;
 }
 
+/* What is written is none of these files. */
+static int check_written(const job *j, const named_path *reads, int count) {
+    const settings *s = &j->set;
+    const named_path writes[] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
+                                  { "--trace", s->trace }, { "--timeline", s->timeline } };
+    return targets_differ(writes, 5, reads, count);
+}
+
 static int64_t memory_read(void *user, uint64_t offset, void *to, size_t size) {
     const source *from = (const source *)user;
     if (offset > from->size) return -1;
@@ -484,8 +495,10 @@ static int encode_source(job *j, source *to, const char *option_name, const char
     int32_t *token = NULL;
     size_t size = 0;
     int64_t count = 0;
-    int status = read_file(option_name, path, &text, &size);
+    int status = to->open ? read_file(option_name, path, &text, &size) : mix_text(&to->mix, option_name, path, &text, &size);
     if (status == 0) status = text_encode(option_name, j->tokenizer, 0, text, size, &token, &count);
+    if (to->open) het_reader_close(&to->reader);
+    to->open = 0;
     free(text);
     if (status == 0 && count > INT32_MAX) status = fail(BAD_INPUT, "%s %s: %lld tokens; at most 2147483647", option_name, path, (long long)count);
     to->size = HEADER + 4 * (size_t)count;
@@ -505,8 +518,19 @@ static void close_source(source *s) {
     het_data_close(s->data);
     free(s->hashed.block);
     mapped_close(&s->map);
+    mix_close(&s->mix);
     if (s->open) het_reader_close(&s->reader);
     free(s->tokens);
+}
+
+/* None of its files is one that is written. */
+static int open_mix(job *j, source *to, const char *option_name, const char *path, het_data_format *format) {
+    int status = mix_open(&to->mix, option_name, path, j->desc.model.vocab, j->tokenizer != NULL, &to->reader, format);
+    for (int64_t i = 0; i < to->mix.files && status == 0 && j->process == 0; i++) {
+        const named_path file = { option_name, to->mix.file[i].path };
+        status = check_written(j, &file, 1);
+    }
+    return status;
 }
 
 static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
@@ -514,26 +538,32 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     het_reader mapped;
     het_error error = { HET_OK, "" };
     het_result result;
-    int status;
-    if ((status = read_from(option_name, path, &to->reader)) != 0) return status;
-    to->open = 1;
+    int status, text, many = 1; /* many: memory may be read by many threads at once */
     memset(&desc, 0, sizeof desc);
-    if (text_is(path, &to->reader, &desc.format)) {
+    if (mix_is(path)) {
+        if ((status = open_mix(j, to, option_name, path, &desc.format)) != 0) return status;
+        text = to->mix.text, many = to->mix.mapped;
+    } else {
+        if ((status = read_from(option_name, path, &to->reader)) != 0) return status;
+        to->open = 1;
+        text = text_is(path, &to->reader, &desc.format);
+    }
+    if (text) {
         if (j->tokenizer != NULL) {
-            het_reader_close(&to->reader);
-            to->open = 0;
             if ((status = encode_source(j, to, option_name, path)) != 0) return status;
+            desc.format = HET_DATA_AUTO, many = 1;
         } else if (j->set.init != NULL && j->desc.model.vocab > 256)
             fail(0, "warning: %s %s: its bytes are the tokens, as no tokenizer.json is beside --init, whose vocabulary is %lld (--tokenizer FILE)",
                  option_name, path, (long long)j->desc.model.vocab);
     }
     mapped = to->reader; /* the file stays open: closing is by it */
-    if (to->open) (void)mapped_open(&to->map, path, &mapped);
+    if (to->open) many = mapped_open(&to->map, path, &mapped);
     if (!hashed_start(&to->hashed, &mapped)) return fail(FAILED, "out of memory");
     desc.reader = mapped, desc.reader.read = hashed_read, desc.reader.user = &to->hashed;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
-    to->threads = to == &j->training && (!to->open || to->map.bytes != NULL) ? (int)j->set.loaders : 0; /* memory may be read by many at once */
-    desc.slots = loader_slots(to->threads), desc.granule = j->set.granule, desc.held_out = held_out;
+    to->threads = to == &j->training && many ? (int)j->set.loaders : 0;
+    desc.slots = loader_slots(to->threads), desc.granule = j->set.granule;
+    desc.held_out = to->mix.files > 0 ? -1.0f : held_out; /* what the last file of a mix ends with may be elsewhere in it, too */
     desc.seed = j->set.seed + (uint64_t)j->sea.island;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
@@ -2258,18 +2288,18 @@ static int is_own_file(const job *j, const char *path) {
 /* Process 0: what it is to write can be written, and is nothing that it reads, or writes already. */
 static int check_targets(const job *j) {
     const settings *s = &j->set;
-    const named_path writes[] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
-                                  { "--trace", s->trace }, { "--timeline", s->timeline } };
     const named_path reads[] = { { "--data", s->data }, { "--val", s->val }, { "--init", j->weights }, { "--model", s->model },
                                  { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule }, { "--profile", s->profile },
                                  { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
+    const char *const writes[][2] = { { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile }, { "--trace", s->trace },
+                                      { "--timeline", s->timeline } }; /* the log is no file that is whole or not there */
     int status = 0;
-    for (int i = 1; i < 5 && status == 0; i++) { /* the log is no file that is whole or not there */
-        status = target_check(writes[i].option, writes[i].path);
-        if (status == 0 && is_own_file(j, writes[i].path))
-            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i].option, writes[i].path, s->out);
+    for (int i = 0; i < 4 && status == 0; i++) {
+        status = target_check(writes[i][0], writes[i][1]);
+        if (status == 0 && is_own_file(j, writes[i][1]))
+            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i][0], writes[i][1], s->out);
     }
-    return status == 0 ? targets_differ(writes, 5, reads, 8) : status;
+    return status == 0 ? check_written(j, reads, 8) : status;
 }
 
 /* From now on the transport is what is between islands, and this process is all of one. */

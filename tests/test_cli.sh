@@ -215,6 +215,55 @@ refuses '--val|nothere' train --data text --val nothere "${tiny[@]}"
 refuses '--val|empty' train --data text --val empty "${tiny[@]}"
 refuses '--out|text' train --data text --out text "${tiny[@]}"
 
+# ---- several files of data: the mix trains what one file with the same tokens trains ----
+mkdir parts
+head -n 100 text > parts/a && tail -n 120 text > 'parts/b c'
+printf '# twice and a half, then half\r\n 2.5 a\n\n0.5\tb c\r\n' > parts/text.mix
+half() { head -c $(($(wc -c < "$1") / 2)) "$1"; }
+{ cat parts/a parts/a; half parts/a; half 'parts/b c'; } > mixed
+mix() { # mix NAME DATA PLAIN ARGUMENTS...
+    local name=$1 data=$2 plain=$3 hash
+    shift 3
+    accepts "$name" train --data "$data" --val text --steps 6 --hash --quiet "$@"
+    hash=$(grep '^weights' out)
+    accepts "$name in one file" train --data "$plain" --val text --steps 6 --hash --quiet "$@"
+    report "$([ -n "$hash" ] && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'trains the same' "$hash" "$(cat out err)"
+}
+mix 'text of several files' parts/text.mix mixed "${tiny[@]}"
+mix 'text of several files, read between steps' parts/text.mix mixed --loaders 0 "${tiny[@]}"
+accepts 'a tokenizer' tokenize --train 300 --text text --tokenizer mixed.json
+mix 'text of several files as tokens' parts/text.mix mixed --tokenizer mixed.json --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300 --sequences 2
+{ words 20240520 1 400; head -c 1012 /dev/zero; head -c 800 /dev/zero | tr '\0' '\001'; } > parts/dated.llmc # tokens of 257
+head -c 600 /dev/zero > parts/plain.bin
+printf '1.25 dated.llmc\n3 plain.bin\n' > parts/short.mix
+{ tail -c 800 parts/dated.llmc; tail -c 200 parts/dated.llmc; for i in 1 2 3; do cat parts/plain.bin; done; } > mixed.bin
+mix 'tokens of 16 bits, with and without a header' parts/short.mix mixed.bin --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300 --sequences 2
+long_tokens() { local w; for w in "$@"; do words "$w"; done; }
+{ words 20240801 7 40; head -c 1012 /dev/zero; long_tokens $(seq 40); } > parts/one.llmc
+{ words 20240801 7 30; head -c 1012 /dev/zero; long_tokens $(seq 101 130); } > parts/two.llmc
+{ words 20240801 7 95; head -c 1012 /dev/zero; long_tokens $(seq 40) $(seq 40) $(seq 101 115); } > mixed.llmc
+printf '2 one.llmc\n0.5 two.llmc' > parts/long.mix
+mix 'tokens of 32 bits' parts/long.mix mixed.llmc "${tiny[@]}"
+accepts 'a run of a mix' train --data parts/text.mix --steps 6 --checkpoint-every 3 --hash --quiet --out mixing "${tiny[@]}"
+hash=$(grep '^weights' out)
+accepts 'its second half' train --resume mixing/step-00000003 --out mixing2 --hash --quiet
+report "$([ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'to the same weights' "$hash" "$(cat out)"
+cp -r parts elsewhere
+printf 'X' | dd of=elsewhere/a bs=1 seek=50 conv=notrunc 2> /dev/null
+refuses '--data elsewhere/text.mix: is not what the resumed run had' train --resume mixing/step-00000003 --out mixing3 --data elsewhere/text.mix
+try() { printf "$1" > parts/bad.mix; shift; refuses "$@"; }
+try '1 a\nmuch a\n' '--data parts/bad.mix: line 2: expected WEIGHT PATH' train --data parts/bad.mix "${tiny[@]}"
+try '0 a\n' 'line 1: expected WEIGHT PATH' train --data parts/bad.mix "${tiny[@]}"
+try 'nan a\n' 'line 1: expected WEIGHT PATH' train --data parts/bad.mix "${tiny[@]}"
+try '# none\n' '--data parts/bad.mix: names no file' train --data parts/bad.mix "${tiny[@]}"
+try '1 gone\n' '--data parts/gone: No such file' train --data parts/bad.mix "${tiny[@]}"
+try '1 bad.mix\n' 'a mix has no mixes' train --data parts/bad.mix "${tiny[@]}"
+try '1e-5 a\n' 'a weight of 1e-05 leaves none of its' train --data parts/bad.mix "${tiny[@]}"
+try '1 a\n1 dated.llmc\n' 'tokens of 2 bytes|text of 1|one kind' train --data parts/bad.mix --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300
+try '1 dated.llmc\n' 'dated.llmc|257|offset 1024|256' train --data parts/bad.mix "${tiny[@]}"
+try '1 a\n' '--log parts/a: is the file of --data' train --data parts/bad.mix --log parts/a "${tiny[@]}"
+refuses '--data parts/text.mix: a mix is for train' evaluate --init mixing --data parts/text.mix
+
 # ---- a run, what it writes, and going on from it ----
 accepts 'a run' train --data text --out run --steps 20 --hash "${tiny[@]}"
 first=$(grep -E '^weights [0-9a-f]{16}$' out)
