@@ -91,6 +91,18 @@ static inline near_word nearest_word(const char *text, size_t size, const char *
 
 static int program_is_mute; /* of several processes one speaks; the others only of what went wrong in them alone */
 static char failure[1200] = "ended with an error"; /* why this process ends, for the others */
+static char **command_words; /* of the command line, the last one NULL */
+
+/* 1: a word of the command line has it, a path perhaps. */
+static inline int user_said(const char *word, size_t length) {
+    char copy[64];
+    char **said = command_words;
+    if (said == NULL || length >= sizeof copy) return 0;
+    memcpy(copy, word, length);
+    copy[length] = 0;
+    while (*said != NULL && strstr(*said, copy) == NULL) said++;
+    return *said != NULL;
+}
 
 /* The library's texts speak of functions and fields of C; a command line has options. Replaces in place, where there is room. */
 static inline void tell_options(char *text, size_t capacity) {
@@ -116,7 +128,7 @@ static inline void tell_options(char *text, size_t capacity) {
         }
     for (at = text; (at = strstr(at, "het_")) != NULL;) { /* "het_create: " */
         length = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
-        if ((at == text || at[-1] == ' ' || at[-1] == '(') && strncmp(at + length, ": ", 2) == 0)
+        if ((at == text || at[-1] == ' ' || at[-1] == '(') && strncmp(at + length, ": ", 2) == 0 && !user_said(at, length))
             memmove(at, at + length + 2, strlen(at + length + 2) + 1);
         else at += length;
     }
@@ -419,6 +431,7 @@ static inline int option_unknown(const option *table, int count, const char *nam
 /* given[i] becomes 1 for every option met. Returns -1 to go on, or the status to exit with. */
 static inline int options_parse(const char *summary, const option *table, int count, void *settings, unsigned char *given, int argc, char **argv) {
     int at;
+    if (argc > 0) command_words = argv + 1;
     for (at = 1; at < argc; at++) {
         const char *name = strcmp(argv[at], "-h") == 0 ? "--help" : argv[at], *equals = strchr(name, '='), *value = NULL, *alone;
         const size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);

@@ -104,6 +104,7 @@ static int run(converting *c, int argc, char **argv) {
     if (status == 0 && s->out == NULL) status = options_idle(options, OPTIONS, c->given, "--shard --overwrite", "without --out");
     if (status != 0 || (status = loaded_open(&c->model, &s->from)) != 0) return status;
     if ((status = kept_open(&c->kept, s->from.init, s->from.model, s->from.tokenizer, 0)) != 0) return status;
+    if (c->kept.config == NULL) c->kept.config = experts_json(&c->model.experts, &c->model.desc.model, &c->kept.config_length);
     if (s->gguf != NULL && (status = loaded_spares(&s->from, "--gguf", s->gguf)) != 0) return status;
     if (s->out != NULL && (status = loaded_own(&c->folder, &s->from, s->out, s->overwrite)) != 0) return status;
     c->model.desc.limits.max_tokens = c->model.desc.limits.max_sequences = c->model.desc.limits.max_micro_batches = 1;

@@ -101,7 +101,7 @@ static inline void chart_legend(const chart *c, int row, const char *colour, con
 /* Returns 1 if everything was written. */
 static inline int curve_svg(FILE *file, const char *title, const curve *training, const curve *validation) {
     const char *blue = "#2166ac", *orange = "#d6604d";
-    double high = -HUGE_VAL, low = HUGE_VAL, tick;
+    double high = -HUGE_VAL, low = HUGE_VAL, least, tick;
     chart c;
     char text[64];
     int letters;
@@ -109,7 +109,8 @@ static inline int curve_svg(FILE *file, const char *title, const curve *training
     for (i = 0; i < training->count; i++) high = fmax(high, training->loss[i]), low = fmin(low, training->loss[i]);
     for (i = 0; i < validation->count; i++) high = fmax(high, validation->loss[i]), low = fmin(low, validation->loss[i]);
     if (!(low <= high)) low = 0, high = 1;
-    tick = curve_tick(high - low > 1e-9 ? high - low : 1, 9);
+    least = 1e-9 * fmax(1, fmax(fabs(low), fabs(high))); /* a smaller tick added to a loss leaves it as it is */
+    tick = curve_tick(high - low > least ? high - low : fmax(1, 1e6 * least), 9);
     c.file = file, c.left = 92, c.top = 44, c.width = 774, c.height = 400;
     c.x_low = 0, c.x_high = training->count > 0 ? fmax(1, training->step[training->count - 1]) : 1;
     c.y_low = floor(low / tick) * tick, c.y_high = fmax(ceil(high / tick) * tick, c.y_low + tick);

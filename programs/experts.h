@@ -77,8 +77,8 @@ static inline int experts_of_config(const char *option_name, const char *path, c
     char key[64];
     size_t key_length;
     memset(e, 0, sizeof *e);
-    e->renormalize = HET_NO; /* norm_topk_prob is false unless it is said */
     if (strstr(text, "\"num_experts\"") == NULL) return 0;
+    e->renormalize = HET_NO, e->used = 8; /* transformers' defaults of norm_topk_prob and num_experts_per_tok */
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) experts_config_key(&j, key, e);
     if (j.rule != NULL) return fail(BAD_INPUT, "%s %s: byte %lld: %s", option_name, path, (long long)j.rule_at, j.rule);
@@ -130,7 +130,8 @@ static inline int experts_start(experts_model *m, const char *spec, het_desc *de
    model_type where transformers computes the same, else keys of ours too. */
 static inline char *experts_json(const experts_model *m, const het_model_desc *model, size_t *length) {
     const het_experts *e = &m->settings;
-    const int theirs = e->route != HET_ROUTE_HASH && !(e->capacity > 0);
+    const int theirs = e->route != HET_ROUTE_HASH && !(e->capacity > 0),
+              renormalizes = e->renormalize == HET_YES || (e->renormalize == HET_DEFAULT && e->used > 1);
     char *text = e->experts > 0 ? (char *)malloc(1024) : NULL, own[112] = "";
     if (text == NULL) return NULL;
     if (e->capacity > 0)
@@ -141,7 +142,7 @@ static inline char *experts_json(const experts_model *m, const het_model_desc *m
                                "\"moe_intermediate_size\": %lld, \"norm_topk_prob\": %s, \"router_aux_loss_coef\": %.9g, \"decoder_sparse_step\": 1, "
                                "\"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null%s}", theirs ? "" : "hetrain_",
                                (long long)e->experts, (long long)e->used, (long long)(e->width > 0 ? e->width : model->mlp_width),
-                               e->used > 1 ? "true" : "false", (double)e->auxiliary, own);
+                               renormalizes ? "true" : "false", (double)e->auxiliary, own);
     return text;
 }
 

@@ -40,7 +40,7 @@ static inline int is_own_table(const char *path) {
     het_error error = { HET_OK, "" };
     int own = 0;
     if (het_reader_open(path, &reader, &error) != HET_OK) return 0;
-    if (het_safetensors_read(&reader, 0, NULL, &file, &error) == HET_OK) own = het_safetensors_value(file, "hetrain_version", NULL) != NULL;
+    if (het_safetensors_read(&reader, 1000000, NULL, &file, &error) == HET_OK) own = het_safetensors_value(file, "hetrain_version", NULL) != NULL;
     het_safetensors_free(file);
     het_reader_close(&reader);
     return own;

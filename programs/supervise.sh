@@ -52,8 +52,9 @@ command_line() {
     for word in "$@"; do
         [ -n "$skip" ] && { skip=; continue; }
         case $word in
-            --model | --init) [ "$resume" = 1 ] && { skip=1; continue; } ;;
-            --model=* | --init=* | --overwrite) [ "$resume" = 1 ] && continue ;;
+            --model | --init | --init-adapter | --scaling | --micro-batches) [ "$resume" = 1 ] && { skip=1; continue; } ;;
+            --model=* | --init=* | --init-adapter=* | --scaling=* | --micro-batches=* | --any-base | --overwrite)
+                [ "$resume" = 1 ] && continue ;;
         esac
         word=${word//\{np\}/$np}
         line+=("${word//\{hosts\}/$list}")

@@ -425,11 +425,11 @@ static int saved_model(job *j) {
     het_error error = { HET_OK, "" };
     size_t length = 0;
     het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
-    char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
+    char *text = result == HET_OK || result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL; /* HET_OK: it is empty */
     het_experts experts;
     int status;
     if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
-    if (result == HET_OK) {
+    if (text != NULL && result == HET_OK) {
         text[length] = 0;
         status = model_with_experts("--resume", j->saved->path, text, length, &j->desc.model, &experts);
         if (j->set.experts == NULL) j->experts.settings = experts;

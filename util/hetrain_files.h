@@ -282,7 +282,7 @@ typedef struct het_save_desc {
     uint32_t start_canary;
     het_element element;              /* F32 (0), F16 or BF16. A value that F16 cannot hold is an error */
     uint64_t shard_bytes;             /* of tensors in a file at most, if one tensor is not larger; 0: one file.
-                                         At most 10,000 files */
+                                         At most 10,000 files; not beside a model.safetensors */
     const char *base;                 /* [base_length] config.json that the model came from, for
                                          het_model_to_config; NULL: none */
     size_t base_length;
@@ -959,9 +959,8 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
         return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of "
-                           "another format",
-                           heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
-                           HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
+                           "another format", heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ?
+                           from->size - 8 : HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
     h.size = HETI_T_CAST(size_t, size);
     h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size + 1, 16));
     if (h.text == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
@@ -1458,6 +1457,7 @@ typedef struct heti_f_config {
     int64_t said[HETI_F_SAID];        /* by heti_f_special: choices as 0 and 1, words as the value
                                          they have in their table; -1: absent */
     int rope_types, rope_scales;      /* keys seen that name a type, and that would need one */
+    int as_many;                      /* kv_heads as heads: its key is null */
     size_t own;                       /* where the value of "hetrain" stands, 0: nowhere */
 } heti_f_config;
 
@@ -1543,6 +1543,7 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
     const size_t at = c->json.at;
     kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
     HETI_T_TRY(heti_f_config_syntax(c));
+    if (kind == HET_JSON_NULL) c->as_many |= strcmp(k->setting, "kv_heads") == 0;
     if (kind == HET_JSON_NULL) return HET_OK;
     if (kind != k->kind)
         return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type",
@@ -1762,7 +1763,7 @@ static het_result heti_f_config_defaults(heti_f_config *c) {
         if (*heti_f_config_place(c, heti_f_needed[i]) == 0)
             return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
                                heti_f_key_of(c->in, heti_f_needed[i]));
-    if ((c->in & HETI_F_IN_QWEN) != 0) m->kv_heads = 32;
+    if ((c->in & HETI_F_IN_QWEN) != 0 && !c->as_many) m->kv_heads = 32;
     if (c->in == HETI_F_IN_QWEN3) m->head_size = 128;
     m->norm_epsilon = (c->in & HETI_F_IN_GATED) != 0 ? 1e-6f : 1e-5f;
     m->rotary_theta = 10000.0f;
@@ -3898,10 +3899,17 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     size_t last, size;
     int64_t shard = 0;
     char *index, name[64];
+    het_reader old;
+    het_error missing;
     het_result result;
     for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > HETI_F_SHARD_LIMIT) /* of het_load_folder too */
         return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
+    if (e->shards > 1 && e->folder && e->folder->open(e->folder->user, heti_f_one_file, &old, &missing) == HET_OK) {
+        e->folder->close(e->folder->user, &old);
+        return heti_t_fail(e->error, HET_ERR_INVALID, "het_save_folder: %s is there, and would be read in place of "
+                           "%d files", heti_f_one_file, e->shards);
+    }
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
@@ -4827,7 +4835,7 @@ static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
     size_t i;
     for (int64_t k = 0; k < x->file->tensors; k++) {
         const het_safetensor *t = &x->file->tensor[k];
-        for (i = 0; i < x->all.count && strcmp(t->name, x->all.stored[i].name) != 0; i++) {}
+        for (i = 0; i < x->all.count && !heti_t_is(t->name, t->name_length, x->all.stored[i].name); i++) {}
         if (i == x->all.count)
             return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %q: the model has no such factor",
                                t->at, t->name, t->name_length);

@@ -1360,13 +1360,17 @@ static het_result heti_k_read_template_piece(const heti_k_source *s, het_json *p
 static het_result heti_k_read_template(const heti_k_source *s, const het_json *value, heti_k_wrap *wrap) {
     const size_t at = value->at;
     het_json j = *value, field[4];
-    int sequences = 0;
+    int sequences = 0, pieces = 0;
     if (wrap->given) return heti_k_bad(s, HET_ERR_UNSUPPORTED, at, "post_processor has a second template");
     wrap->given = 1;
     HETI_T_TRY(heti_k_fields(s, &j, "post_processor's template", "type|single!|pair|special_tokens!", field));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
-    while (het_json_next(&j, NULL, 0, NULL)) HETI_T_TRY(heti_k_read_template_piece(s, &j, &field[3], wrap, &sequences));
+    while (het_json_next(&j, NULL, 0, NULL)) {
+        if (pieces++ > HETI_K_WRAP) /* each looks through the table of tokens */
+            return heti_k_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %i pieces", HETI_K_WRAP + 1);
+        HETI_T_TRY(heti_k_read_template_piece(s, &j, &field[3], wrap, &sequences));
+    }
     HETI_T_TRY(heti_k_json(s, &j));
     if (sequences == 1) return HET_OK;
     return heti_k_bad(s, HET_ERR_FORMAT, field[1].at, "the template \"single\" has no sequence A");
@@ -2086,7 +2090,7 @@ static het_result heti_k_encode_text(heti_k_encoder *e, int level, const unsigne
         if (a->lstrip && begin < done) begin = done;
         if (a->rstrip) spaces = end = end < spaces ? spaces : heti_k_strip_right(text, length, end);
         if (done < begin) HETI_T_TRY(heti_k_encode_piece(e, level, text + done, begin - done));
-        if (e->word == heti_k_encode_word) heti_k_emit(e, a->id);
+        if (begin < end && e->word == heti_k_encode_word) heti_k_emit(e, a->id); /* else it was taken before */
         done = end;
     }
     return done < length ? heti_k_encode_piece(e, level, text + done, length - done) : HET_OK;
