@@ -1,12 +1,14 @@
-/* Advice by formula, from a measured profile: the largest batch, what more workers bring, servers for the parameters, how many workers each unit is
-   worth, when a model is to be cut.
+/* Advice by formula, from a measured profile: the largest batch, what more workers bring and what energy they take, servers for the parameters, how
+   many workers each unit is worth, when a model is to be cut.
      cc -O2 -I. -Iutil programs/advise.c -lm -lpthread
      build/train ... --steps 0 --save-profile p.json && build/advise --profile p.json --device cpu:1/64M --workers 1,2,4 --micro-batches 8
      build/advise --profile p.json --workers 1,2,4 --micro-batches 8 --burst 1.2 --out plan.json
      build/advise --scaling 1=1:4,8=0.9:4,16=0.8:6,32=0.7:9 --cut 2=1.4
    Speed-up by simulated steps (het_plan_predict). R is the part of a worker's step beside its computing over its computing; servers by S.-X. Zou
    et al.'s rule for parameter servers: 2 S G / (B C), S bytes of parameters, G workers, B bytes a second, C seconds of computing (Distributed
-   Training Large-Scale Deep Architectures, arXiv 1709.06622). --scaling and --cut: S. Pal et al., arXiv 1907.13257. */
+   Training Large-Scale Deep Architectures, arXiv 1709.06622). Energy of a step with --watts W,IDLE: the sum over workers of W x the seconds that one
+   computes and IDLE x those that it waits, as J.-W. Chung et al. count it for GPUs that compute and block (Perseus, arXiv 2312.06902); both seconds
+   are the simulated step's. --scaling and --cut: S. Pal et al., arXiv 1907.13257. */
 #define PROGRAM "advise"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -17,9 +19,9 @@
 #include "profile.h"
 
 typedef struct settings {
-    const char *profile, *device, *workers, *link, *scaling, *cut;
+    const char *profile, *device, *workers, *link, *watts, *scaling, *cut;
     const char *out;
-    double burst;
+    double burst, busy_watts, idle_watts; /* the last two: of --watts */
     int64_t micro_batches, sequences, length, json;
 } settings;
 
@@ -33,6 +35,7 @@ static const option options[] = {
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1e6, "micro-batches a step, of all workers together" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence" },
+    { "--watts", "W[,IDLE]", OPTION_TEXT, AT(watts), 0, 0, "what a device takes while it computes, and while it waits (default: W): joules a step" },
     OPTION_TITLE("How many workers a unit is worth"),
     { "--burst", "X", OPTION_REAL, AT(burst), 1, 1000,
       "numbers out of --workers, unit by unit, that make the step shortest and take at most X times the device time of one worker" },
@@ -133,6 +136,17 @@ static int take_link(advice *a) {
     return fail(BAD_INPUT, "--link %s: expected LATENCY or LATENCY:BANDWIDTH, as in 1ms:1G", text);
 }
 
+/* W[,IDLE] */
+static int take_watts(settings *s) {
+    const size_t length = s->watts != NULL ? strcspn(s->watts, ",") : 0;
+    char busy[32];
+    if (s->watts == NULL) return 0;
+    snprintf(busy, sizeof busy, "%.*s", (int)(length < sizeof busy ? length : 0), s->watts);
+    if (parse_real(busy, 1e-6, 1e9, &s->busy_watts) && parse_real(s->watts[length] == ',' ? s->watts + length + 1 : busy, 1e-6, 1e9, &s->idle_watts))
+        return 0;
+    return fail(BAD_INPUT, "--watts %s: expected W or W,IDLE above 0, as in 350,90", s->watts);
+}
+
 /* A step of the plan; busy: seconds that the busiest computes; all: that all do. */
 static int simulate_plan(const advice *a, const het_plan *plan, double *seconds, double *busy, double *all) {
     const settings *s = a->set;
@@ -157,17 +171,16 @@ static int simulate_plan(const advice *a, const het_plan *plan, double *seconds,
 }
 
 /* The same of data parallelism on `workers`. */
-static int simulate(const advice *a, int64_t workers, double *seconds, double *busy) {
+static int simulate(const advice *a, int64_t workers, double *seconds, double *busy, double *all) {
     het_plan_desc desc;
     het_plan *plan = NULL;
     het_error error = { HET_OK, "" };
     het_result result;
-    double all;
     int status;
     memset(&desc, 0, sizeof desc);
     desc.units = a->profile->units, desc.ranks = workers;
     result = het_plan_read(&desc, "dp", 2, &plan, &error);
-    status = result == HET_OK ? simulate_plan(a, plan, seconds, busy, &all) : fail(status_of(result), "%s", error.text);
+    status = result == HET_OK ? simulate_plan(a, plan, seconds, busy, all) : fail(status_of(result), "%s", error.text);
     het_plan_free(plan);
     return status;
 }
@@ -218,30 +231,36 @@ static int take_workers(const settings *s, int64_t workers[MOST]) {
 }
 
 static int advise_workers(advice *a) {
-    double one = 0, computing = 0, elements = 0, seconds, busy;
+    const settings *s = a->set;
+    double one = 0, computing = 0, elements = 0, seconds, busy, all;
     int64_t most = 0, workers[MOST], i;
-    const int count = take_workers(a->set, workers);
+    const int count = take_workers(s, workers);
     int status, k;
     if (count == 0) return BAD_INPUT;
     if (a->device[0].memory > 0 && (status = largest_batch(a, a->device[0].memory, &most)) != 0) return status;
-    if ((status = simulate(a, 1, &one, &computing)) != 0) return status;
+    if ((status = simulate(a, 1, &one, &computing, &all)) != 0) return status;
     for (i = 0; i < a->profile->blocks; i++) elements += a->profile->block[i].frozen ? 0 : (double)a->profile->block[i].elements;
-    if (a->set->json) printf("{\"largest_micro_batch\":%lld,\"workers\":[", (long long)most);
-    else if (a->device[0].memory > 0) printf("largest micro-batch that fits: %lld sequences of %lld tokens\n",
-                                                (long long)most, (long long)a->set->length);
-    if (!a->set->json) printf("workers  ms a step  speed-up  efficiency       R  servers\n");
+    if (s->json) printf("{\"largest_micro_batch\":%lld,\"workers\":[", (long long)most);
+    else if (a->device[0].memory > 0) printf("largest micro-batch that fits: %lld sequences of %lld tokens\n", (long long)most, (long long)s->length);
+    if (!s->json) printf("workers  ms a step  speed-up  efficiency       R  servers%s\n", s->watts != NULL ? "  joules a step  tokens a joule" : "");
     for (k = 0; k < count; k++) {
-        double servers;
-        if ((status = simulate(a, workers[k], &seconds, &busy)) != 0) return status;
+        double servers, joules, tokens = (double)s->micro_batches * (double)s->sequences * (double)s->length;
+        if ((status = simulate(a, workers[k], &seconds, &busy, &all)) != 0) return status;
         servers = a->bandwidth > 0 ? ceil(2 * 4 * elements * (double)workers[k] / (a->bandwidth * computing / (double)workers[k])) : 0;
-        if (a->set->json) printf("%s{\"workers\":%lld,\"seconds\":%.9g,\"speed_up\":%.9g,\"overhead\":%.9g,\"servers\":%g}", k == 0 ? "" : ",",
-                                 (long long)workers[k], seconds, one / seconds, seconds / busy - 1, servers);
-        else printf("%7lld  %9.3f  %8.3f  %8.1f %%  %6.3f  %7g\n", (long long)workers[k], 1e3 * seconds, one / seconds,
+        joules = s->busy_watts * all + s->idle_watts * ((double)workers[k] * seconds - all);
+        if (s->json) printf("%s{\"workers\":%lld,\"seconds\":%.9g,\"speed_up\":%.9g,\"overhead\":%.9g,\"servers\":%g", k == 0 ? "" : ",",
+                            (long long)workers[k], seconds, one / seconds, seconds / busy - 1, servers);
+        else printf("%7lld  %9.3f  %8.3f  %8.1f %%  %6.3f  %7g", (long long)workers[k], 1e3 * seconds, one / seconds,
                     100 * one / seconds / (double)workers[k], seconds / busy - 1, servers);
+        if (s->watts != NULL) printf(s->json ? ",\"joules\":%.9g,\"tokens_per_joule\":%.9g" : "  %13.6g  %14.6g", joules, tokens / joules);
+        printf(s->json ? "}" : "\n");
     }
-    if (a->set->json) printf("]}\n");
+    if (s->json) printf("]}\n");
     else printf("\nR        what a step takes beside the computing of its busiest worker, over that computing\n"
                 "servers  for the parameters, so that they take no longer than a step's computing (0: the link is not known)\n");
+    if (!s->json && s->watts != NULL)
+        printf("joules   sum over workers of %g W x the seconds that one computes + %g W x those that it waits (arXiv 2312.06902)\n", s->busy_watts,
+               s->idle_watts);
     return 0;
 }
 
@@ -377,8 +396,8 @@ static int burst_tell(const burst *b, const unsigned char *chosen, const het_pla
     const settings *s = b->a->set;
     double one = 0, all = 0, step = 0, taken = 0, spent = 0, busy, used;
     int64_t u, end;
-    int status = simulate(b->a, 1, &one, &busy);
-    if (status == 0) status = simulate(b->a, b->most, &all, &busy);
+    int status = simulate(b->a, 1, &one, &busy, &used);
+    if (status == 0) status = simulate(b->a, b->most, &all, &busy, &used);
     if (status == 0) status = simulate_plan(b->a, plan, &step, &busy, &used);
     if (status != 0) return status;
     printf(s->json ? "{\"units\":[" : "units     workers       ms\n");
@@ -483,15 +502,17 @@ static int program(int argc, char **argv) {
     memset(&s, 0, sizeof s);
     s.micro_batches = 8, s.sequences = 1, s.length = 128;
     status = options_parse("build/advise --profile FILE | --scaling LIST --cut M=S\n\n"
-                           "Advice by formula: batch, workers, servers, workers of each unit, when to cut a model.",
+                           "Advice by formula: batch, workers, energy, servers, workers of each unit, when to cut a model.",
                            options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
     if ((s.profile != NULL) == (s.scaling != NULL)) return fail(BAD_INPUT, "one of --profile and --scaling; --help lists the options");
     if (s.scaling != NULL)
-        status = options_idle(options, OPTIONS, given, "--device --workers --link --micro-batches --sequences --length --burst --out",
+        status = options_idle(options, OPTIONS, given, "--device --workers --link --watts --micro-batches --sequences --length --burst --out",
                               "with --scaling");
     else status = options_idle(options, OPTIONS, given, "--cut", "without --scaling");
+    if (status == 0 && s.burst > 0) status = options_idle(options, OPTIONS, given, "--watts", "with --burst");
     if (status == 0 && s.out != NULL && !(s.burst > 0)) status = fail(BAD_INPUT, "--out: has no effect without --burst");
+    if (status == 0) status = take_watts(&s);
     if (status != 0 || s.scaling != NULL) return status != 0 ? status : advise_cut(&s);
     if ((a = (advice *)calloc(1, sizeof *a)) == NULL) return fail(FAILED, "out of memory");
     a->set = &s;

@@ -369,6 +369,26 @@ bursts() { # bursts LIMIT WORKERS SECONDS DEVICE_TIME
 bursts 1.01 1:4,3:1 44 1
 bursts 1.12 1:4,2:2,3:1 32 1.11764706
 bursts 1.36 2:4,3:1 26 1.35294118
+# Data parallelism computes 68, 34 and 17 s a worker, in steps of 68, 34 + 20 and 17 + 30 s: with 100 W computing and 20 W waiting 68 x 100,
+# 2 (34 x 100 + 20 x 20) and 4 (17 x 100 + 30 x 20) J for 4 tokens; with 100 W all the time 4 x 47 x 100 J.
+energy() { # energy WATTS JOULES TOKENS_PER_JOULE...: of 1, 2 and 4 workers
+    local got
+    got=$("$programs/advise" --profile byhand.json --workers 1,2,4 --micro-batches 4 --length 1 --watts "$1" --json | grep -o '"joules":[^}]*' |
+        tr -d '"a-z_:' | tr ',\n' '  ')
+    report "$([ "$got" = "${*:2} " ]; echo $?)" "energy of a step, $1 W" "got $got, expected ${*:2}"
+}
+energy 100,20 6800 0.000588235294 7600 0.000526315789 9200 0.000434782609
+energy 100 6800 0.000588235294 10800 0.00037037037 18800 0.000212765957
+accepts 'as a table' advise --profile byhand.json --workers 4 --micro-batches 4 --length 1 --watts 100,20
+report "$(grep -q '^      4  47000.000 .* 9200  *0.000434783$' out && grep -q '^joules  *sum over workers of 100 W x .* 20 W x' out; echo $?)" \
+    'with the formula' "$(cat out)"
+accepts 'and without watts' advise --profile byhand.json --workers 4 --micro-batches 4 --length 1
+report "$(! grep -q joule out; echo $?)" 'no energy' "$(cat out)"
+for watts in 0 -1 x nan , 100, 100,0 100,-20 100,20,3 1.00000000000000000000000000000000x; do
+    refuses "--watts $watts: expected W or W,IDLE above 0" advise --profile byhand.json --json --watts "$watts"
+done
+refuses '--watts: has no effect with --burst' advise --profile byhand.json --burst 2 --watts 100
+refuses '--watts: has no effect with --scaling' advise --scaling 1=1:4 --cut 2=1.4 --watts 100
 refuses '--micro-batches 6: no multiple of 4 workers' advise --profile byhand.json --workers 1,4 --micro-batches 6 --burst 2
 refuses '--workers 1,3,4: 3 does not divide 4' advise --profile byhand.json --workers 1,3,4 --burst 2
 refuses '--workers 2,4: 1 must be among them' advise --profile byhand.json --workers 2,4 --burst 2
