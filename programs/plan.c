@@ -17,7 +17,7 @@
 typedef struct settings {
     const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware,
         *experts, *devices, *schedules, *out;
-    int64_t sequences, tokens, granule, alone, seed, trials;
+    int64_t sequences, tokens, granule, alone, seed, trials, front;
     int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
     double token_operations, pair_operations, peak; /* with --hardware: of a step's token and pair, of all devices a second */
@@ -69,6 +69,8 @@ static const option options[] = {
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "without --simulate: of the search" },
     { "--trials", "N", OPTION_INTEGER, AT(trials), 1, 64,
         "without --simulate: only so many plans are simulated, those that a closed form promises most" },
+    { "--front", "N", OPTION_INTEGER, AT(front), 1, 32,
+        "without --simulate: time against memory: the plans of N searches, with memory limits from those given down to the least that has a plan" },
     { "--out", "FILE.json", OPTION_TEXT, AT(out), 0, 0, "without --simulate: the best plan, for train --plan" },
     OPTION_TITLE("What is told"),
     { "--ops", NULL, OPTION_FLAG, AT(ops), 0, 0, "with --hardware, first: every op of a micro-batch on every device, bound by operations or bytes" },
@@ -1108,6 +1110,145 @@ static int search_by_size(const settings *s, problem *p, het_search_desc *desc, 
     }
 }
 
+/* A search within the limits that the cluster's devices have now. *search NULL, and error HET_ERR_LIMIT: nothing fits. */
+static int search_once(const settings *s, problem *p, const het_search_desc *desc, het_profile **profile, het_search **search, het_error *error) {
+    het_search_desc d = *desc;
+    for (int64_t r = 0; r < p->cluster->ranks; r++)
+        if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
+            d.store = HET_YES, d.shard = HET_SHARD_WEIGHTS;
+    return search_by_size(s, p, &d, profile, search, error);
+}
+
+/* Why there is no plan. */
+static int search_refused(const settings *s, int status, const het_error *error) {
+    if (strstr(error->text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error->text);
+    return error->code == HET_OK ? status : fail(status, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
+                                                 s->cluster != NULL ? s->cluster : s->devices, error->text);
+}
+
+/* ---- step time against memory ---- */
+
+enum { FRONT_MOST = 32 };
+
+/* Limits of the k-th search are ratio[k] x base[r] bytes; ratio 0: those that were given. */
+typedef struct front {
+    het_search *search[FRONT_MOST];
+    double ratio[FRONT_MOST], *base, *given;
+    int64_t ranks, searches;
+} front;
+
+static double front_limit(const front *f, int64_t k, int64_t r) {
+    return f->ratio[k] > 0 ? fmax(1, floor(f->ratio[k] * f->base[r] + 0.5)) : f->given[r];
+}
+
+static double front_bytes(const front *f, int64_t k) {
+    double most = 0;
+    for (int64_t r = 0; r < f->ranks; r++) most = fmax(most, f->search[k]->found[0].memory[r]);
+    return most;
+}
+
+/* The least ratio that its plan needs. */
+static double front_needs(const front *f, int64_t k) {
+    double most = 0;
+    for (int64_t r = 0; r < f->ranks; r++) most = fmax(most, f->search[k]->found[0].memory[r] / f->base[r]);
+    return most;
+}
+
+/* Searches with limits of `ratio`. What was found takes the k-th place; *found 0: nothing fits. */
+static int front_search(const settings *s, problem *p, const het_search_desc *desc, het_profile **profile, front *f, int64_t k, double ratio,
+                        int *found) {
+    het_error error = { HET_OK, "" };
+    het_search *search = NULL;
+    const double before = f->ratio[k];
+    int status = p->hardware == NULL || f->searches == 0 ? 0 : hardware_profile(s, p, s->sequences, s->tokens, profile); /* of another size by now */
+    f->ratio[k] = ratio, f->searches++;
+    for (int64_t r = 0; r < f->ranks; r++) p->cluster->device[r].memory = front_limit(f, k, r);
+    if (status == 0) status = search_once(s, p, desc, profile, &search, &error);
+    *found = search != NULL;
+    if (search != NULL) het_search_free(f->search[k]), f->search[k] = search;
+    else f->ratio[k] = before;
+    return search != NULL || (error.code == HET_ERR_LIMIT && f->searches > 1) ? 0 : search_refused(s, status, &error);
+}
+
+/* All searches: the first, the last, which has the least limits, and those between. */
+static int front_searches(const settings *s, problem *p, const het_search_desc *desc, het_profile **profile, front *f) {
+    const int64_t last = s->front - 1;
+    double first, high, low = 0;
+    int found, status = front_search(s, p, desc, profile, f, 0, 0, &found);
+    if (status != 0) return status;
+    for (int64_t r = 0; r < f->ranks; r++) f->base[r] = f->given[r] > 0 ? f->given[r] : front_bytes(f, 0);
+    first = high = front_needs(f, 0);
+    while (status == 0 && last > 0 && high > 1.02 * low) { /* low has no plan, high has one */
+        const double tried = low > 0 ? sqrt(low * high) : high / 2;
+        status = front_search(s, p, desc, profile, f, last, tried, &found);
+        if (found) high = front_needs(f, last);
+        else low = tried;
+    }
+    for (int64_t k = 1; status == 0 && k < last && f->search[last] != NULL; k++)
+        status = front_search(s, p, desc, profile, f, k, first * pow(high / first, (double)k / (double)last), &found);
+    return status;
+}
+
+/* The fastest plan that takes fewer bytes than `least`, of equally fast ones the smallest; -1: none. */
+static int64_t front_next(const front *f, double least) {
+    int64_t best = -1;
+    for (int64_t k = 0; k < FRONT_MOST; k++) {
+        const double first = best < 0 ? HUGE_VAL : f->search[best]->found[0].seconds;
+        if (f->search[k] == NULL || front_bytes(f, k) >= least || f->search[k]->found[0].seconds > first) continue;
+        if (f->search[k]->found[0].seconds < first || front_bytes(f, k) < front_bytes(f, best)) best = k;
+    }
+    return best;
+}
+
+/* The plans that no other beats in both, the fastest first. */
+static void front_tell(const settings *s, const front *f, const het_profile *profile, const het_cluster *cluster, double seconds) {
+    double least = HUGE_VAL;
+    int64_t at, told = 0, k;
+    if (s->json) printf("{\"searches\":%lld,\"front\":[", (long long)f->searches);
+    else printf("%s on %s: step time against memory, %lld searches in %.1f s\n\n%9s %9s %10s %9s %6s %9s  %s\n", profile->model,
+                cluster->name[0] != 0 ? cluster->name : "these devices", (long long)f->searches, seconds, "memory", "limit", "ms a step", "pipelines",
+                "stages", "recompute", "schedule");
+    for (; (at = front_next(f, least)) >= 0; told++) {
+        const het_found *found = &f->search[at]->found[0];
+        const het_plan *plan = found->plan;
+        int64_t recompute = 0, store = 0;
+        double limit = 0;
+        for (k = 0; k < plan->stages; k++) recompute += plan->stage[k].recompute != 0, store += plan->stage[k].store > 0;
+        for (k = 0; k < f->ranks; k++) limit = fmax(limit, front_limit(f, at, k));
+        least = front_bytes(f, at);
+        if (s->json) {
+            printf("%s{\"bytes\":%.0f,\"seconds\":%.17g,\"pipelines\":%lld,\"stages\":%lld,\"recompute\":%lld,\"store\":%lld,\"schedule\":\"%s\","
+                   "\"shard\":\"%s\",\"limits\":[", told > 0 ? "," : "", least, found->seconds, (long long)plan->pipelines, (long long)plan->stages,
+                   (long long)recompute, (long long)store, plan->schedule, found_shard(plan));
+            for (k = 0; k < f->ranks; k++) printf("%s%.0f", k > 0 ? "," : "", front_limit(f, at, k));
+            printf("]}");
+            continue;
+        }
+        print_bytes(least);
+        if (limit > 0) print_bytes(limit);
+        else printf(" %9s", "-");
+        printf(" %10.3f %9lld %6lld %9lld  %s%s%s\n", 1e3 * found->seconds, (long long)plan->pipelines, (long long)plan->stages,
+               (long long)recompute, plan->schedule, found_divided(plan), store > 0 ? ", activations on the host" : "");
+    }
+    if (s->json) printf("]}\n");
+    else printf("\nmemory     of the device that needs most; limit: of the one that may have most\nrecompute  so many of the stages do\n");
+}
+
+static int search_front(const settings *s, problem *p, const het_search_desc *desc, het_profile **profile) {
+    const double start = seconds_now();
+    front f;
+    int status;
+    memset(&f, 0, sizeof f);
+    f.ranks = p->cluster->ranks, f.base = ROOM(double, f.ranks), f.given = ROOM(double, f.ranks);
+    status = f.base != NULL && f.given != NULL ? 0 : fail(FAILED, "out of memory");
+    for (int64_t r = 0; status == 0 && r < f.ranks; r++) f.given[r] = p->cluster->device[r].memory;
+    if (status == 0) status = front_searches(s, p, desc, profile, &f);
+    if (status == 0) front_tell(s, &f, *profile, p->cluster, seconds_now() - start);
+    for (int64_t k = 0; k < FRONT_MOST; k++) het_search_free(f.search[k]);
+    free(f.base), free(f.given);
+    return status;
+}
+
 /* names: of --schedules, cut up here; NULL: the usual ones. */
 static int search_plan(settings *s, problem *p, const unsigned char *given, het_profile **profile, char *names) {
     het_search_desc desc;
@@ -1125,17 +1266,12 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, het_
         if ((names = strchr(names, ',')) != NULL) *names++ = 0;
     }
     desc.cluster = p->cluster;
-    for (int64_t r = 0; r < p->cluster->ranks; r++)
-        if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
-            desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
     desc.together = s->alone ? HET_NO : HET_YES;
     desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
-    status = search_by_size(s, p, &desc, profile, &search, &error);
-    if (search == NULL && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
-    if (search == NULL)
-        return error.code == HET_OK ? status : fail(status, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
-                                                    s->cluster != NULL ? s->cluster : s->devices, error.text);
+    if (s->front > 0) return search_front(s, p, &desc, profile);
+    status = search_once(s, p, &desc, profile, &search, &error);
+    if (search == NULL) return search_refused(s, status, &error);
     if (s->out != NULL) status = write_plan(s, search->found[0].plan);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) {
         p->plan = search->found[0].plan;
@@ -1179,9 +1315,11 @@ static int check_options(const settings *s, const unsigned char *given) {
           "with --profile or --hardware, which say what units and links cost" },
         { s->hardware == NULL, "--dtype --ops", "without --hardware" },
         { s->model == NULL, "--experts", "without --model" },
-        { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
+        { !looked_for, "--schedules --seconds --seed --granule --front --out",
+          "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --memory-limit", "where a plan is looked for" },
         { looked_for && s->trials > 0, "--slices", "with --trials" },
+        { looked_for && s->front > 0, "--out --trace --svg", "with --front" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
         { s->simulate == NULL, "--updates --staleness", "without --simulate" },
         { s->updates == 1, "--staleness", "without --updates" },

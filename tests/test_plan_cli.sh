@@ -305,6 +305,44 @@ assert abs(again["makespan"] / cut["seconds"] - 1) < 1e-6, (again["makespan"], c
 END
 echo $?)" 'a long micro-batch is cut into slices where they may be' "$(cat err again long1.out long4.out)"
 
+# ---- step time against memory ----
+# Activations are most of the memory, and recomputing takes as long as the backward pass.
+sed 's/"keep_weight": \([0-9]*\)/"keep_weight": \10/g; s/"backward": \(\[[^]]*\]\)/"backward": \1, "recompute": \1/g' tokens.json > front.json
+front=($model --profile front.json --micro-batches 8 --sequences 4 --length 128 --schedules gpipe,1f1b --seconds 60)
+"$plan" "${front[@]}" --devices fast,slow --front 8 --json > out 2> err
+report "$(python3 - "$plan" "${front[@]}" 2>> err <<'END'
+import json, subprocess, sys
+def search(limits):
+    devices = ",".join(name + ("/%d" % limit if limit > 0 else "") for name, limit in zip(("fast", "slow"), limits))
+    return subprocess.run(sys.argv[1:] + ["--devices", devices, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+front = json.load(open("out"))["front"]
+assert len(front) >= 3
+for larger, smaller in zip(front, front[1:]):
+    assert larger["bytes"] > smaller["bytes"] and larger["seconds"] < smaller["seconds"]
+for point in front:
+    found = json.loads(search(point["limits"]).stdout)
+    assert found["exhaustive"]
+    assert max(rank["memory"] for rank in found["ranks"]) == point["bytes"]
+    assert sum(rank["units"].lower().count("r") for rank in found["ranks"]) == point["recompute"]
+    for key in ("seconds", "schedule", "pipelines", "stages", "shard"):
+        assert found["found"][0][key] == point[key], (key, found, point)
+least = front[-1]
+assert search([least["bytes"] / 1.03] * 2).returncode == 2 # the least limit is found within 2 %
+END
+echo $?)" 'plans that none beats in both, each the best within its limits' "$(cat err out)"
+"$plan" "${front[@]}" --devices fast,slow --front 1 --json > one 2> err
+"$plan" "${front[@]}" --devices fast,slow --json > two 2>> err
+report "$([ "$(grep -c . one)" = 1 ] && [ "$(grep -o '"seconds":[^,]*' one)" = "$(grep -om1 '"seconds":[^,]*' two | head -n 1)" ]; echo $?)" \
+    'a front of one plan is the best plan' "$(cat err one two)"
+"$plan" "${front[@]}" --devices fast/30M,slow/20M --front 4 --json > out 2> err
+report "$(grep -q '"front":.{"bytes":[0-9]*,.*"limits":.30000000,20000000.}' out; echo $?)" 'from the limits that were given' "$(cat err out)"
+"$plan" "${front[@]}" --devices fast,fast --front 4 > out 2> err
+report "$(grep -q '^  *memory  *limit  *ms a step  *pipelines  *stages  *recompute  *schedule$' out &&
+    [ "$(grep -c ' MB  *[-0-9].*\(1f1b\|gpipe\)' out)" -ge 2 ]; echo $?)" 'as a table' "$(cat err out)"
+for bad in 0 33 x; do refuses "--front $bad: not an integer from 1 to 32" "${front[@]}" --devices fast --front $bad; done
+for idle in '--out x.json' '--trace x.json' '--svg x.svg'; do refuses "${idle%% *}|with --front" "${front[@]}" --devices fast --front 2 $idle; done
+refuses '--devices|MB more than the 1 MB|device 0 (fast)' "${front[@]}" --devices fast/1M --front 3
+
 # ---- a plan that says for which step it is ----
 cat > step.json <<'END'
 {"pipelines": [{"share": 2, "stages": [{"rank": 0, "units": [0, 4]}]}, {"share": 1, "stages": [{"rank": 1, "units": [0, 4]}]}],
@@ -376,6 +414,11 @@ for shape in '16 1' '4 8'; do
 done
 "$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops > ops
 report "$(grep -q '^two  *head  *F  *linear .* operations$' ops; echo $?)" '--ops says what bounds each op' "$(head -n 5 ops)"
+"$plan" "${hardware[@]}" --devices one,two --seconds 0.2 --front 3 --json > out 2> err
+report "$(python3 -c 'import json
+front = json.load(open("out"))["front"]
+assert len(front) > 1 and all(a["bytes"] > b["bytes"] and a["seconds"] < b["seconds"] for a, b in zip(front, front[1:]))' 2>> err
+    echo $?)" 'and a front of them' "$(cat err out)"
 refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
 refuses 'smallest|of 1024 tokens|device 0 (small)|takes 512' "${hardware[@]}" --devices small
 refuses '--hardware|--profile' --profile tokens.json "${hardware[@]}"
@@ -401,7 +444,7 @@ profiled=(--profile tokens.json --devices fast --length 128)
 refuses '--cost F=1,B=1|--profile' $model --cost F=1,B=1 --profile tokens.json --simulate 1f1b --micro-batches 2
 refuses '--profile tokens.json|--model|--length|--plan' --profile tokens.json --devices fast --micro-batches 2
 for idle in '--devices fast' '--sequences 2' '--length 9' --alone; do refuses "${idle%% *}|without --profile" --simulate 1f1b "${base[@]}" $idle; done
-for idle in '--schedules gpipe' '--seconds 2' '--seed 3' '--granule 1' '--out x.json'; do
+for idle in '--schedules gpipe' '--seconds 2' '--seed 3' '--granule 1' '--front 3' '--out x.json'; do
     refuses "${idle%% *}|no plan is looked for" --simulate 1f1b "${base[@]}" $idle
     refuses "${idle%% *}|no plan is looked for" "${profiled[@]}" --plan dp --micro-batches 2 $idle
 done
