@@ -27,7 +27,7 @@ menu:
 	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'
 	@echo 'make nccl          build/train_nccl: CUDA, and cards that exchange by NCCL, in one process or (with MPI, where it is found) in many'
 	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
-	@echo 'make bench-cuda    PHASE=speed|right|anchor|tune: what wants a GPU, benchmarks beside PyTorch included; results in build/on_gpu'
+	@echo 'make bench-cuda    PHASE=speed|right|anchor|tune|rows: what wants a GPU, benchmarks beside PyTorch included; results in build/on_gpu'
 	@echo 'make cuda-model    bytes, launches and conversions of a step, counted without a GPU, and the speed they predict'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
 	@echo 'make fuzz          fuzz targets, each SECONDS=60 long with and without assertions; TARGETS=... names some of them'

@@ -1,17 +1,18 @@
 #!/bin/bash
 # What wants a GPU, in calls of under nine minutes, each useful alone. Prints what matters last and in under 8,000 characters; a folder has all of it in
 # at most 8 files a call, written anew after every part.
-# usage: tests/cuda/on_gpu.sh speed|right|anchor|tune [FOLDER]
+# usage: tests/cuda/on_gpu.sh speed|right|anchor|tune|rows [FOLDER]
 #   speed    does it run, is it right in its kernels, how fast: ops, products, steps, which op takes what; beside them what the model predicts
 #   right    the suites, training and its bits, NCCL on one card, CUDA's sanitizers over the kernels' tests
 #   anchor   PyTorch's ops and steps on the same card
 #   tune     algorithms chosen by timing; slower and faster forms of a step beside each other
+#   rows     the rows of docs/systems.md that want a card (tests/systems/card.sh); rows_said.txt has what they say
 # STANDIN=1: the same on the stand-in, with tiny shapes: says that this script works, and nothing of a GPU.
 # LIMIT=SECONDS for all of it (530); SKIP=EXPRESSION: parts with such names are left out. Programs that are in build/ already, from another machine, are
 # used as they are.
 cd "$(dirname "$0")/../.." || exit 2
 phase=$1
-case $phase in speed|right|anchor|tune) ;; *) sed -n '2,11p' "$0" >&2; exit 2 ;; esac
+case $phase in speed|right|anchor|tune|rows) ;; *) sed -n '2,12p' "$0" >&2; exit 2 ;; esac
 folder=${2:-build/on_gpu}
 mkdir -p "$folder" || exit 2
 folder=$(cd "$folder" && pwd)
@@ -54,12 +55,14 @@ try() {
 if [ -n "$STANDIN" ]; then
     card='stand-in: no GPU' programs=build/standin tests=build/tests small=(--small)
     targets=(build/tests/test_cuda_device build/tests/test_kernels build/tests/test_nccl standin-programs)
+    [ "$phase" = rows ] && targets=(build/tests/test_cuda_device build/standin/train_cuda build/standin/bench_cuda build/plan)
     model=gpt2:layers=1,width=16,heads=2,context=16 counts=('gpt2:layers=1,width=16,heads=2,vocab=32,context=16 2 16 2')
 else
     card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
     [ -n "$card" ] || card='nvidia-smi finds no GPU'
     programs=build tests=build/on_cuda small=()
     targets=(cuda build/bench_cuda cuda-tests)
+    [ "$phase" = rows ] && targets=(cuda build/bench_cuda build/on_cuda/test_cuda_device build/plan)
     model=gpt2:layers=2,width=128,heads=4,context=128 counts=('gpt2:124m 16 1024 3' 'gpt2:1558m 4 1024 2')
 fi
 {
@@ -175,13 +178,48 @@ phase_tune() {
     bench 90 'benchmark of products, timed algorithms' bench_gemm_fast.jsonl gemm --fast
 }
 
+phase_rows() {
+    local one
+    : > "$folder/rows_said.txt"
+    for one in fused ablate sweep beside layouts; do
+        try 110 "row $one" "row_$one.txt" bash -c '
+            bash tests/systems/card.sh "$1"; status=$?; [ $status = 77 ] && [ -n "$2" ] && exit 0; exit $status' - "$one" "$STANDIN"
+        sed -n "s/^\(works\|short\)/$one \1/p" "$logs/row_$one.txt" >> "$folder/rows_said.txt" 2> /dev/null
+    done
+}
+
+# What the rows say, and of it the ratios: NAME RATIO, and what is asked for where something is.
+rows_ratios() {
+    local said=$folder/rows_said.txt
+    fold -s -w 148 "$said"
+    echo
+    {
+        sed -n 's/^fused .* starts \([0-9]*\) kernels.* would \([0-9]*\) .*/\1 \2/p' "$said" |
+            awk '{ print "kernels of a layer, of one op at a time|" $1 / $2 "|at most 0.5" }'
+        grep '^ablate ' "$said" | grep -oE '[a-z0-9]+ [0-9.e+-]+ ms \(' | awk '
+            $1 == "base" { base = $2; next } base > 0 { print "step, " $1 ", of the base|" $2 / base "|" }'
+        sed -n 's/^ablate .* ms: .*: [0-9.]*, \([0-9.]*\) of the eager step, .*/modules, of the eager step|\1|0.95 to 1.1/p' "$said"
+        grep '^sweep ' "$said" | grep -oE '[0-9]+x[0-9]+[a-z_]* [0-9.e+]+ tokens/s' | awk '
+            NR == 1 { best = $2 } best > 0 { print "micro-batches x sequences, " $1 ", of the best|" $2 / best "|" }'
+        sed -n 's/^sweep .* the planner proposes \([^ ]*\), \([0-9.]*\) of the best$/the planner proposes \1, of the best|\2|at least 0.98/p' "$said"
+        grep '^beside ' "$said" | grep -oE 'beside[_0-9a-z]* [0-9.]+ and [0-9.]+' | awk '
+            { asked = $1 == "beside_16th"; print "step, " $1 ", of alone|" $2 "|" (asked ? "at most 1.05" : "")
+              print "speed of the other, " $1 ", of alone|" $4 "|" (asked ? "above 0" : "") }'
+        sed -n 's/^layouts .* in %) \([0-9.]*\) .* is the best, .* the planner proposes \([0-9.]*\).*/\2 \1/p' "$said" |
+            awk '{ print "step of the layout proposed, of the best|" $1 / $2 "|at most 1" }'
+    } | awk -F '|' 'BEGIN { printf "%-58s %10s  %s\n", "ratio", "measured", "asked for" } { printf "%-58s %10.4g%s\n", $1, $2, $3 ? "  " $3 : "" }'
+    echo
+}
+
 "phase_$phase"
 
 # ---- the ratios last ----
 echo
 {
-    bash tests/cuda/table.sh "$folder" > "$logs/ratios.txt"
-    sed '/^all measurements/,$d' "$logs/ratios.txt"
+    if [ "$phase" = rows ]; then rows_ratios; else
+        bash tests/cuda/table.sh "$folder" > "$logs/ratios.txt"
+        sed '/^all measurements/,$d' "$logs/ratios.txt"
+    fi
     echo "$SECONDS seconds, $failures failed; all of it: $folder"
 } | tee -a "$table" | cut -c1-150 | tail -c 7900
 [ "$failures" = 0 ]
