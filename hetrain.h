@@ -3047,13 +3047,19 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
 #ifdef HETI_THREADS
 #if defined(__linux__) && !defined(CLOCK_MONOTONIC) /* -std=c99 hides POSIX's declaration, not the function */
 extern int clock_gettime(int clock, struct timespec *time);
-#define HETI_CLOCK_REAL 0
+extern int pthread_condattr_setclock(pthread_condattr_t *how, int clock);
 #define HETI_CLOCK_MONOTONIC 1
 #define HETI_CLOCK_THREAD 3
 #else
-#define HETI_CLOCK_REAL CLOCK_REALTIME
 #define HETI_CLOCK_MONOTONIC CLOCK_MONOTONIC
 #define HETI_CLOCK_THREAD CLOCK_THREAD_CPUTIME_ID
+#endif
+#ifdef __APPLE__ /* signals have no other */
+#define HETI_CLOCK_SIGNAL CLOCK_REALTIME
+#define HETI_BY_CLOCK(how) ((void)(how))
+#else
+#define HETI_CLOCK_SIGNAL HETI_CLOCK_MONOTONIC
+#define HETI_BY_CLOCK(how) ((void)pthread_condattr_setclock((how), HETI_CLOCK_MONOTONIC))
 #endif
 
 static double heti_seconds(const struct timespec *t) {
@@ -3071,10 +3077,10 @@ static double heti_thread_time(void) {
     return clock_gettime(HETI_CLOCK_THREAD, &t) == 0 ? heti_seconds(&t) : 0.0;
 }
 
-/* Waits for a signal, at most `seconds`; `lock` is held. */
+/* Waits for a signal, at most `seconds`, by a clock that nobody sets back; `lock` is held. */
 static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, double seconds) {
     struct timespec until;
-    if (clock_gettime(HETI_CLOCK_REAL, &until) != 0) return;
+    if (clock_gettime(HETI_CLOCK_SIGNAL, &until) != 0) return;
     const double end = HETI_CAST(double, until.tv_nsec) * 1e-9 + (seconds > 0.0 ? seconds : 0.0), whole = floor(end);
     until.tv_sec += HETI_CAST(time_t, whole);
     until.tv_nsec = HETI_CAST(long, (end - whole) * 1e9);
@@ -8395,12 +8401,6 @@ typedef struct heti_followed {
     heti_arena arena;
 } heti_followed;
 
-static int heti_follow_knows(const heti_followed *f, const het_action *a) {
-    return a->kind >= 0 && a->pipeline >= 0 && a->pipeline < f->plan->pipelines && a->stage >= 0 &&
-           a->stage < f->plan->first_stage[a->pipeline + 1] - f->plan->first_stage[a->pipeline] &&
-           a->micro_batch >= 0 && a->micro_batch < f->schedule->micro_batches[a->pipeline];
-}
-
 /* A rank's list, all its stages at once. */
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
     const int complete = f->schedule->complete;
@@ -8415,10 +8415,11 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind > HET_ACTION_TAKE && (a->kind != HET_ACTION_GATHER || a->stage >= 0)) continue;
-        if (!heti_follow_knows(f, a))
-            return heti_fail(error, HET_ERR_INVALID,
-                             "het_schedule_needs: rank %d, action %d: no such pipeline, stage or micro-batch", rank,
-                             i - f->schedule->start[rank]);
+        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= f->plan->pipelines || a->stage < 0 ||
+            a->stage >= f->plan->first_stage[a->pipeline + 1] - f->plan->first_stage[a->pipeline] ||
+            a->micro_batch < 0 || a->micro_batch >= f->schedule->micro_batches[a->pipeline])
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_needs: rank %d, action %d: no such pipeline, stage "
+                             "or micro-batch", rank, i - f->schedule->start[rank]);
         lean = heti_is_lean(f->plan, a);
         if (forward || a->kind == HET_ACTION_TAKE) *most[lean] = heti_max(*most[lean], ++slots[lean]);
         if (a->kind == HET_ACTION_TAKE) places--;
@@ -9777,12 +9778,12 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
         het_result result = from == ctx->world.process
             ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
             : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
-        if (result != HET_OK) return heti_transport_failed(ctx, result);
-        result = heti_transport_wait(ctx, &ctx->world.request);
+        const int started = result == HET_OK;
+        result = started ? heti_transport_wait(ctx, &ctx->world.request) : heti_transport_failed(ctx, result);
         if (result == HET_OK) continue;
         heti_call_off(ctx, result);
         ctx->failed = 1;
-        heti_drain(ctx, &ctx->world.request);
+        if (started) heti_drain(ctx, &ctx->world.request);
         return result;
     }
     return HET_OK;
@@ -9839,11 +9840,15 @@ static void heti_await_job(het_ctx *ctx) {
 
 /* A thread a rank, where there is more than one or a transport. */
 static het_result heti_begin_threads(het_ctx *ctx) {
+    pthread_condattr_t how;
     if (pthread_mutex_init(&ctx->threads.lock, NULL) != 0)
         return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
     ctx->threads.has_lock = 1;
     (void)pthread_cond_init(&ctx->threads.finished, NULL);
-    for (int64_t i = 0; i < ctx->world.local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    (void)pthread_condattr_init(&how);
+    HETI_BY_CLOCK(&how);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, &how);
+    (void)pthread_condattr_destroy(&how);
     for (int64_t i = 0; i < ctx->world.local_count && (ctx->world.local_count > 1 || ctx->world.transport.iface); i++) {
         if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
             return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
@@ -9966,9 +9971,12 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
                                  const char *op) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const heti_communicator *group = &ctx->share.group[end->group];
-    return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->call, r->rank,
-                     groups->iface->name, op, group->member[0], group->member[group->members - 1],
-                     heti_reason(groups->iface->last_error(groups->self, end->handle), result));
+    (void)heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->call, r->rank,
+                    groups->iface->name, op, group->member[0], group->member[group->members - 1],
+                    heti_reason(groups->iface->last_error(groups->self, end->handle), result));
+    ctx->failed |= ctx->world.processes > 1; /* others wait for this member, and hear of an abort alone */
+    if (ctx->failed) heti_call_off(ctx, result);
+    return result;
 }
 
 /* Ops of a group that are under way at most: one block's, one for each cluster. */
@@ -10125,9 +10133,8 @@ static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *ev
 
 HETRAIN_API void het_desc_defaults(het_desc *desc) {
     if (!desc) return;
-    if (het_model_complete(&desc->model, NULL) != HET_OK) {
-        /* fields stay as they are; het_create names the bad one */
-    }
+    const het_result named = het_model_complete(&desc->model, NULL); /* het_create names a bad field */
+    (void)named;
     if (desc->limits.max_tokens == 0)
         desc->limits.max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4
                                       ? 4 * desc->model.context : INT64_MAX;
@@ -10670,8 +10677,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     const int several = count > 1 && team[count - 1].group > 0;
     for (int64_t u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
         if (!ctx->chain.unit[u].info.teams)
-            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
-                             "%s: the team of rank %d shares unit %d (%s), %s",
+            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d shares unit %d (%s), %s",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name,
                              ctx->desc.streams == HET_BF16 ? "and het_desc.streams is bf16: teams move floats"
                                  : "which does not know teams");
@@ -10893,18 +10899,15 @@ static het_expand_args heti_expansion(const heti_parameter *p, const het_box *bo
     return a;
 }
 
-/* Floats that a box of a parameter takes. */
-static int64_t heti_box_floats(const heti_parameter *p, const het_box *box) {
-    const het_expand_args a = heti_expansion(p, box, NULL, NULL);
-    return heti_weight_floats(p->type, p->type == HET_INT8 ? a.rows * a.blocks * HETRAIN_INT8_BLOCK : a.rows * a.width);
-}
-
 /* Where a parameter's box begins among a rank's of its block, in floats; -1: how many all take. */
 static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
     int64_t sum = 0;
     for (int64_t p = ctx->chain.block[b].parameter; p >= 0 && p != parameter; p = ctx->chain.parameter[p].next) {
-        const het_box box = heti_box_of(ctx, rank, &ctx->chain.parameter[p].desc);
-        sum += heti_ceil_div(heti_box_floats(&ctx->chain.parameter[p], &box), 32) * 32;
+        const heti_parameter *at = &ctx->chain.parameter[p];
+        const het_box box = heti_box_of(ctx, rank, &at->desc);
+        const het_expand_args a = heti_expansion(at, &box, NULL, NULL);
+        const int64_t width = at->type == HET_INT8 ? a.blocks * HETRAIN_INT8_BLOCK : a.width;
+        sum += heti_ceil_div(heti_weight_floats(at->type, a.rows * width), 32) * 32;
     }
     return sum;
 }
@@ -10994,13 +10997,6 @@ static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
            (weights || !ctx->chain.block[b].frozen) && ctx->share.owners[b].holders > 1;
 }
 
-/* Whether holders of a block have unlike parts of it, so that each sends to each. */
-static int heti_is_apart(const het_ctx *ctx, int64_t b, const int64_t *rank) {
-    for (int64_t i = 0; i < ctx->share.owners[b].holders; i++)
-        if (heti_keeps(ctx->share.plan, rank[i]) || heti_is_boxed(ctx, rank[i], b)) return 1;
-    return heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b);
-}
-
 /* Whether a rank is of the cluster of ranks [count]: their devices reach each other without the
    host or, where a block's holders are `spread`, all are of one process. */
 static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count, int spread) {
@@ -11014,8 +11010,9 @@ static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *o
 static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owners) {
     const int64_t holders = owners->holders;
     int64_t *rank = owners->by_rank, taken = 0, i;
-    const int apart = heti_is_apart(ctx, b, rank),
-              spread = heti_process_of(ctx, rank[0]) != heti_process_of(ctx, rank[holders - 1]);
+    int apart = heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b); /* they have unlike parts: each sends to each */
+    const int spread = heti_process_of(ctx, rank[0]) != heti_process_of(ctx, rank[holders - 1]);
+    for (i = 0; i < holders; i++) apart |= heti_keeps(ctx->share.plan, rank[i]) || heti_is_boxed(ctx, rank[i], b);
     for (int64_t next = 0; next < holders; next++) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
@@ -12683,12 +12680,19 @@ static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, h
    het_describe start here. */
 static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
     heti_fp fp;
+    het_error own;
     het_result result;
     *ctx = NULL;
-    if (error) memset(error, 0, sizeof *error);
+    if (!error) error = &own;
+    memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
     result = heti_new_context(desc, purpose, ctx, error);
     heti_fp_leave(&fp);
+    if (result == HET_OK || !desc || desc->start_canary != 0 || desc->end_canary != 0) return result;
+    if (purpose == HETI_TO_TRAIN && desc->host.logger.log)
+        desc->host.logger.log(desc->host.logger.user, HET_LOG_ERROR, result, error->text);
+    if (desc->layout.transport.iface && desc->layout.transport.iface->version == HETRAIN_TRANSPORT_VERSION)
+        desc->layout.transport.iface->abort(desc->layout.transport.self, result, error->text); /* the others wait */
     return result;
 }
 
@@ -12697,9 +12701,6 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
     result = heti_new(desc, HETI_TO_TRAIN, ctx, error);
     if (result == HET_OK) heti_set_call(*ctx, NULL);
-    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->host.logger.log)
-        desc->host.logger.log(desc->host.logger.user, HET_LOG_ERROR, result,
-                              error ? error->text : het_result_text(result));
     return result;
 }
 
@@ -12982,9 +12983,8 @@ static het_result heti_find_granules(het_ctx *ctx, int64_t p, int64_t m, int64_t
     HETI_TRY(heti_batch_granules(ctx, b, share->granule_start, granules));
     for (int64_t g = 0; g < *granules; g++)
         if (start[g + 1] - start[g] > heti_longest_granule(&ctx->desc))
-            return heti_fail(&ctx->error, HET_ERR_LIMIT,
-                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, g,
-                             start[g + 1] - start[g], heti_longest_granule(&ctx->desc));
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest "
+                             "planned is %d", m, g, start[g + 1] - start[g], heti_longest_granule(&ctx->desc));
     return HET_OK;
 }
 

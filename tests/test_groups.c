@@ -900,9 +900,29 @@ static void a_failing_process_is_named(void **state)
     layout_end(&l);
 }
 
+/* A member of one process does not join in a replan: the other process does not wait for it until the stall deadline. */
+static void a_failed_join_in_a_replan_holds_up_nobody(void **state)
+{
+    char texts[1200];
+    layout l;
+    double begin;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    fake_reset();
+    l.run.desc.layout.stall_deadline = 8.0;
+    fake.fail = FAKE_JOIN;
+    fake.fail_at = 2; /* "dp" has one group of two members; the first lane of "pp" */
+    begin = late_now();
+    assert_int_equal(processes_train(&l, "0|1", "dp", 0, texts, sizeof texts), 2);
+    print_message("# after %.1f s: %s", late_now() - begin, texts);
+    assert_true(late_now() - begin < 4.0);
+    layout_end(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_join_in_a_replan_holds_up_nobody),
         cmocka_unit_test(every_mixture_has_the_same_bits),
         cmocka_unit_test(narrow_types_and_sharded_gradients),
         cmocka_unit_test(fast_sums_repeat),

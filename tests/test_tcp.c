@@ -24,9 +24,17 @@ static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *fault_call; /* NULL: none fails */
 static int fault_at, fault_count, fault_number, fault_hit;
 
+static pthread_cond_t fault_turn = PTHREAD_COND_INITIALIZER;
+static int held; /* 1: the next sendmsg stops, 2: it has, until it is 0 again */
+
 static int fault(const char *call) {
     int fails = 0;
     pthread_mutex_lock(&fault_lock);
+    if (held == 1 && strcmp(call, "sendmsg") == 0) {
+        held = 2;
+        pthread_cond_broadcast(&fault_turn);
+        while (held != 0) pthread_cond_wait(&fault_turn, &fault_lock);
+    }
     if (fault_call != NULL && strcmp(call, fault_call) == 0) fails = fault_count++ == fault_at;
     if (fails) fault_hit = 1;
     pthread_mutex_unlock(&fault_lock);
@@ -301,6 +309,119 @@ static void case_goodbye(int number) {
         CHECK(wait_for(&t, &request[2]) == HET_ERR_TRANSPORT);
     }
     close_good(&t);
+}
+
+/* From now on, in this process. */
+static void fail_call(const char *call, int number, int hold) {
+    pthread_mutex_lock(&fault_lock);
+    fault_call = call, fault_number = number, fault_at = fault_count = 0, held = hold;
+    pthread_cond_broadcast(&fault_turn);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+/* Until the communication thread sleeps; nobody beats here. */
+static heti_tcp *asleep(const het_transport *t) {
+    heti_tcp *m = (heti_tcp *)t->self;
+    int sleeps = 0;
+    while (!sleeps) {
+        nap(0.02);
+        pthread_mutex_lock(&m->lock);
+        sleeps = m->asleep;
+        pthread_mutex_unlock(&m->lock);
+    }
+    return m;
+}
+
+/* As finish, but has no turn itself: all is left to the communication thread. */
+static void left_alone(const het_transport *t, het_request *request) {
+    const double end = now() + 20;
+    int32_t done = 0;
+    while (!done) {
+        CHECK(heti_tcp_look((heti_tcp *)t->self, request, &done) == HET_OK && now() < end);
+        nap(1e-3);
+    }
+}
+
+/* The thread of process 0 was woken, has the turn and stops where it sends: what comes now it has to see before it sleeps again. */
+static void stop_thread(const het_transport *t, const void *data, size_t size, het_request *request) {
+    heti_tcp *m = asleep(t);
+    pthread_mutex_lock(&m->turn);
+    SEND(t, 1, 1, data, size, request);
+    fail_call(NULL, 0, 1);
+    pthread_mutex_unlock(&m->turn);
+    pthread_mutex_lock(&fault_lock);
+    while (held != 2) pthread_cond_wait(&fault_turn, &fault_lock);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+static void *abort_it(void *argument) {
+    const het_transport *t = (const het_transport *)argument;
+    t->iface->abort(t->self, HET_ERR_DEVICE, "over");
+    return NULL;
+}
+
+/* Process 0 aborts; in case 5 while its thread has the turn. */
+static void wake_for_abort(het_transport *t, int number) {
+    const double begin = now();
+    het_request word;
+    pthread_t thread;
+    if (me == 0 && number == 5) stop_thread(t, "x", 1, &word);
+    if (me == 0) CHECK(pthread_create(&thread, NULL, abort_it, t) == 0);
+    while (t->iface->aborted(t->self, NULL, NULL, 0) == HET_OK) nap(1e-3);
+    fail_call(NULL, 0, 0);
+    if (me == 0) pthread_join(thread, NULL);
+    CHECK(now() - begin < 5); /* it waits for 10 */
+}
+
+/* What process 0's caller leaves to the thread, which without being woken would sleep until the next beat, in a million seconds: 0: the rest of a long
+   message, 1: what a full socket does not take, 2: a message while another has the turn, 3: and one more while the thread has it and was woken already,
+   4, 5: an abort. */
+static void case_wake(int number) {
+    enum { COUNT = 1 << 22 };
+    static unsigned char out[COUNT], in[COUNT];
+    const size_t size = number == 0 ? COUNT : 8000;
+    het_tcp_desc desc = settings();
+    het_transport t;
+    het_request longer, word;
+    heti_tcp *m;
+    desc.heartbeat_seconds = 1e6;
+    t = open_with(&desc);
+    meet(&t);
+    m = asleep(&t);
+    if (number > 3) {
+        wake_for_abort(&t, number);
+    } else if (me == 1) {
+        RECEIVE(&t, 0, 1, in, size, &longer);
+        SEND(&t, 0, 2, "x", 1, &word); /* behind which process 0 knows of the receive */
+        finish(&t, &word);
+        finish(&t, &longer);
+        verify(in, size, 0, 1, 0);
+        if (number == 3) RECEIVE(&t, 0, 3, in, 1, &word), finish(&t, &word);
+        SEND(&t, 0, 4, "x", 1, &word);
+        finish(&t, &word);
+    } else {
+        fill(out, size, 0, 1, 0);
+        RECEIVE(&t, 1, 2, in, 1, &word);
+        finish(&t, &word);
+        (void)asleep(&t);
+        if (number == 1) fail_call("sendmsg", EAGAIN, 0);
+        if (number == 2) pthread_mutex_lock(&m->turn);
+        if (number == 3) stop_thread(&t, out, size, &longer);
+        else SEND(&t, 1, 1, out, size, &longer);
+        if (number == 2) pthread_mutex_unlock(&m->turn);
+        if (number == 3) SEND(&t, 1, 3, "x", 1, &word);
+        if (number == 3) fail_call(NULL, 0, 0), left_alone(&t, &word);
+        left_alone(&t, &longer);
+        RECEIVE(&t, 1, 4, in, 1, &word);
+        finish(&t, &word);
+    }
+    close_good(&t);
+}
+
+static void wakes(void **state) {
+    int number;
+    (void)state;
+    for (number = 0; number < 6; number++) group(2, case_wake, number);
 }
 
 /* What was sent before a process closed still is there. */
@@ -1358,6 +1479,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(behind_others, by_file, leave),
         cmocka_unit_test_setup_teardown(lengths, by_file, leave),
         cmocka_unit_test_setup_teardown(silence, by_file, leave),
+        cmocka_unit_test_setup_teardown(wakes, by_file, leave),
         cmocka_unit_test_setup_teardown(aborts, by_file, leave),
         cmocka_unit_test_setup_teardown(deaths, by_file, leave),
         cmocka_unit_test_setup_teardown(cycles, by_file, leave),

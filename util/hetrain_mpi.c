@@ -1077,7 +1077,9 @@ static het_result heti_mpi_start_thread(heti_mpi *m, het_error *error) {
     if (status == 0) status = heti_mpi_condition(&m->told), told = status == 0;
     m->moved_time = m->next_beat = heti_mpi_now();
     for (p = 0; p < m->processes; p++) m->heard[p] = m->moved_time;
-    if (status == 0) status = pthread_create(&m->thread, NULL, heti_mpi_run, m);
+    if (status == 0) (void)pthread_mutex_lock(&m->turn); /* until het_mpi_open is done */
+    if (status == 0 && (status = pthread_create(&m->thread, NULL, heti_mpi_run, m)) != 0)
+        (void)pthread_mutex_unlock(&m->turn);
     if (status == 0) return HET_OK;
     if (told) (void)pthread_cond_destroy(&m->told);
     if (worked) (void)pthread_cond_destroy(&m->work);
@@ -1085,6 +1087,14 @@ static het_result heti_mpi_start_thread(heti_mpi *m, het_error *error) {
     if (locked) (void)pthread_mutex_destroy(&m->lock);
     return heti_mpi_fail(error, HET_ERR_TRANSPORT,
                          "het_mpi_open: the communication thread could not be started, pthread error %d", status);
+}
+
+/* The thread has ended. */
+static void heti_mpi_end_locks(heti_mpi *m) {
+    (void)pthread_cond_destroy(&m->told);
+    (void)pthread_cond_destroy(&m->work);
+    (void)pthread_mutex_destroy(&m->turn);
+    (void)pthread_mutex_destroy(&m->lock);
 }
 
 /* An error of one process is one of all, so that nobody waits for it in what follows. */
@@ -1102,7 +1112,7 @@ HETRAIN_API het_result het_mpi_open(int *argc, char ***argv, const het_mpi_desc 
     het_mpi_desc settings;
     heti_mpi *m = NULL;
     het_result result;
-    int started;
+    int started, runs = 0;
     if (transport == NULL) return heti_mpi_fail(error, HET_ERR_INVALID, "het_mpi_open: transport is NULL");
     transport->iface = NULL;
     transport->self = NULL;
@@ -1114,9 +1124,16 @@ HETRAIN_API het_result het_mpi_open(int *argc, char ***argv, const het_mpi_desc 
     if (result == HET_OK) {
         m->finalize = started;
         result = heti_mpi_connect(m, error);
+        if (result == HET_OK) runs = (result = heti_mpi_start_thread(m, error)) == HET_OK;
+        result = heti_mpi_agree(result, error);
     }
-    if (result == HET_OK) result = heti_mpi_start_thread(m, error);
+    if (runs) {
+        m->leave = result != HET_OK;
+        (void)pthread_mutex_unlock(&m->turn);
+    }
     if (result != HET_OK) {
+        if (runs) (void)pthread_join(m->thread, NULL);
+        if (runs) heti_mpi_end_locks(m);
         if (m != NULL) heti_mpi_destroy(m);
         if (started) (void)MPI_Finalize();
         return result;
@@ -1148,10 +1165,7 @@ HETRAIN_API het_result het_mpi_close(het_transport *transport, het_error *error)
                                                        m->processes - 1, HETI_CAST(long long, m->abandoned),
                                                        m->error.text);
     finalize = m->finalize;
-    (void)pthread_cond_destroy(&m->told);
-    (void)pthread_cond_destroy(&m->work);
-    (void)pthread_mutex_destroy(&m->turn);
-    (void)pthread_mutex_destroy(&m->lock);
+    heti_mpi_end_locks(m);
     heti_mpi_destroy(m);
     if (finalize) (void)MPI_Finalize();
     return HET_OK;

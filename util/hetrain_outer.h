@@ -387,6 +387,7 @@ static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     int64_t fragment = o->info.joins % o->d.fragments;
     if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
+    if (o->info.joins < 0 || (o->d.islands > 1 && o->transport.iface == NULL)) return HET_ERR_STATE; /* one failed */
     HETI_T_TRY(heti_o_fill(o, fragment, tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
     return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);

@@ -243,6 +243,7 @@ typedef struct heti_tcp_node {
 } HETI_TCP_MAY_ALIAS heti_tcp_node;
 
 typedef char heti_tcp_node_fits[sizeof(heti_tcp_node) <= sizeof(het_request) ? 1 : -1];
+typedef char heti_tcp_table_fits[8 + HETI_TCP_MOST * HETI_TCP_ENTRY <= HETI_TCP_IN ? 1 : -1];
 
 typedef struct heti_tcp_list { heti_tcp_node *first, *last; } heti_tcp_list;
 
@@ -2255,12 +2256,12 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
 
 /* Comes to process 0, which may not be there yet. */
 static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
-    heti_tcp_why why;
+    heti_tcp_why why, told;
     char where[1100];
     /* for somebody else there who says nothing */
     double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3;
     int kind = 0;
-    why.text[0] = 0;
+    why.text[0] = told.text[0] = 0;
     if (d->file != NULL) (void)snprintf(where, sizeof where, " (file %s)", d->file);
     else (void)snprintf(where, sizeof where, " at %s port %d", d->host, HETI_CAST(int, d->port));
     for (;;) {
@@ -2268,6 +2269,7 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, &why);
         for (port = HETI_CAST(int, d->port); d->file == NULL && port <= last && kind != HETI_TCP_WELCOME; port++) {
             kind = heti_tcp_come_to(m, d->host, port, seconds, &why);
+            if (kind == HETI_TCP_LATER || kind == HETI_TCP_REFUSED) told = why;
             if (kind == HETI_TCP_REFUSED && d->ports == 1) break;
         }
         if (kind == HETI_TCP_WELCOME) return HET_OK;
@@ -2279,8 +2281,8 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s", where,
-                         why.text);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s", where,
+                         why.text, told.text[0] != 0 ? "; it was, and said: " : "", told.text);
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
@@ -2288,7 +2290,7 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
 static int heti_tcp_send_table(heti_tcp *m, int to) {
     struct sockaddr_storage address;
     socklen_t length;
-    unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
+    unsigned char *table = m->peer[to].in, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
     if (!heti_tcp_end_of(m->peer[to].socket, 0, &address, &length)) return 0;
     heti_tcp_pack(here, &address);
     heti_tcp_put(table, 8, m->session);
