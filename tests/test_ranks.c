@@ -1002,6 +1002,37 @@ static void reductions_share_a_latency(void **state)
     step_end(&s);
 }
 
+/* Of a step with all planned micro-batches and of one with two: its first reduction begins before its last backward pass ends, on both ranks. */
+static void short_steps_reduce_while_they_compute(void **state)
+{
+    stepped s;
+    het_timeline timeline;
+    int64_t count, rank, i;
+    (void)state;
+    start(&s.run, HET_LLAMA, 1);
+    support_run_ranks(&s.run, 2);
+    support_run_plan(&s.run, "dp", "1f1b", 1);
+    step_start(&s);
+    assert_true(s.group.count >= 4);
+    for (count = s.group.count; count > 0; count -= s.group.count - 2) {
+        support_expect(het_step(s.ctx, s.group.batch, count, NULL), HET_OK, het_last_error(s.ctx), "", "het_step", __LINE__);
+        for (rank = 0; rank < 2; rank++) {
+            double first = 1e9, last = 0;
+            int64_t passes = 0;
+            het_get_timeline(s.ctx, rank, &timeline);
+            for (i = 0; i < timeline.records; i++) {
+                const het_record *r = &timeline.record[i];
+                if (r->action.kind == HET_ACTION_REDUCE) first = fmin(first, r->start);
+                if (r->action.kind == HET_ACTION_B) last = fmax(last, r->end), passes++;
+            }
+            assert_int_equal(passes, count / 2);
+            assert_true(first < last);
+        }
+        if (count == 2) break;
+    }
+    step_end(&s);
+}
+
 /* More holders than send to each other. */
 static void many_copies_are_clusters(void **state)
 {
@@ -1212,6 +1243,7 @@ int main(void)
         cmocka_unit_test(failing_ranks_are_named),
         cmocka_unit_test(slow_links_and_devices_keep_the_bits),
         cmocka_unit_test(reductions_share_a_latency),
+        cmocka_unit_test(short_steps_reduce_while_they_compute),
         cmocka_unit_test(many_copies_are_clusters),
         cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
         cmocka_unit_test(the_reduction_that_is_ready_comes_first),
