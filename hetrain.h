@@ -55,8 +55,8 @@ int main(int argc, char **argv) {
    No attention but softmax's, causal, in a window or bidirectional; no encoder-decoder (a unit
    table can add it, >>unit_api, as hetrain_experts.h adds experts).
    The ranks stay as they are for the life of a context, and one that fails ends it: the state file
-   is what survives. No fp16, int8 for frozen weights alone, no optimizers but AdamW and Muon (a
-   table can add one).
+   is what survives. No fp16, so no loss scale either: bf16 has f32's range; int8 for frozen weights
+   alone; no optimizers but AdamW and Muon (a table can add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
