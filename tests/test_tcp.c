@@ -373,9 +373,9 @@ static void wake_for_abort(het_transport *t, int number) {
     CHECK(now() - begin < 5); /* it waits for 10 */
 }
 
-/* What process 0's caller leaves to the thread, which without being woken would sleep until the next beat, in a million seconds: 0: the rest of a long
-   message, 1: what a full socket does not take, 2: a message while another has the turn, 3: and one more while the thread has it and was woken already,
-   4, 5: an abort. */
+/* What process 0's caller leaves to the thread, which without being woken would sleep until the next beat, in a million seconds: 0: the rest of a
+   long message, 1: what a full socket does not take, 2: a message while another has the turn, 3: and one more while the thread has it and was woken
+   already, 4, 5: an abort. */
 static void case_wake(int number) {
     enum { COUNT = 1 << 22 };
     static unsigned char out[COUNT], in[COUNT];

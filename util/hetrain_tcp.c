@@ -2281,8 +2281,8 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s", where,
-                         why.text, told.text[0] != 0 ? "; it was, and said: " : "", told.text);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s",
+                         where, why.text, told.text[0] != 0 ? "; it was, and said: " : "", told.text);
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share

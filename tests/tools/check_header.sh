@@ -119,7 +119,7 @@ check_warnings() {
     compile 'gcc -std=c99, no warnings' "gcc -std=c99 $c_warnings $include -c whole.c" plain.o
     compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include -c whole.c"
     compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include -c whole.cpp"
-    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -c whole.cpp"
+    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -fsyntax-only whole.cpp"
     [ -n "$whole" ] && compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
     compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include -c whole.c"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
@@ -127,7 +127,7 @@ check_warnings() {
     for off in $(grep '^HETRAIN_NO_' options); do
         [ $off = HETRAIN_NO_SIMD ] && fewer= || fewer=-DHETRAIN_NO_SIMD
         compile "$off, gcc, no warnings" "gcc -std=c99 $c_warnings $include -D$off $fewer -c whole.c" $off.o
-        is_main && compile "$off and HETRAIN_STATIC, clang, no warnings" "clang -std=c99 $c_warnings $include -DHETRAIN_STATIC -D$off $fewer -c whole.c"
+        is_main && compile "$off and HETRAIN_STATIC, clang, no warnings" "clang -std=c99 $c_warnings $include -DHETRAIN_STATIC -D$off $fewer -fsyntax-only whole.c"
     done
     compile 'all HETRAIN_NO_* together, gcc' "gcc -std=c99 $c_warnings $include $all_off -c whole.c" bare.o
     compile 'all HETRAIN_NO_* together, g++' "g++ -std=c++11 $warnings -Wold-style-cast $include $all_off -fsyntax-only whole.cpp"
