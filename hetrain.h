@@ -2044,8 +2044,8 @@ HETRAIN_API void het_cancel(het_ctx *ctx);
    tables; a device gives its block back before it is asked for another, so that it never holds two.
    All is planned, checked and allocated on the host before: a plan that is not valid or does not
    fit, and memory that is not there, leave the context as it was, but for gradients, on all
-   processes alike. Where a device has not even the room for its old block any more, the context is
-   lost. desc NULL: all defaults. Threads: owner. */
+   processes alike. It is lost where a device has not even the room for its old block any more, or
+   one of several processes cannot join a communicator. desc NULL: all defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
 /* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step
    on. Threads: owner. */
