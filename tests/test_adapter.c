@@ -690,6 +690,64 @@ static void bad_files(void **state)
     support_run_end(&run);
 }
 
+/* The file with one tensor more: the first one's name, a NUL and something behind. To whom names end at the NUL it is a factor that is there
+   twice. */
+static void names_are_whole(void **state)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    support_buffer plain, odd;
+    het_writer writer;
+    het_reader reader;
+    het_error error = { HET_OK, "" };
+    het_safetensors *file = NULL, *made = NULL;
+    het_safetensor *list;
+    support_run run;
+    het_ctx *ctx;
+    char name[200];
+    float *zeros;
+    uint64_t hash;
+    int64_t i, d;
+    (void)state;
+    model.lora_rank = 2;
+    support_run_start(&run, &model, 1, BLOCKS);
+    ctx = support_create(&run.desc);
+    hash = support_hash(ctx);
+    support_buffer_start(&plain);
+    support_buffer_start(&odd);
+    writer = support_writer(&plain);
+    EXPECT_OK(het_adapter_save(ctx, &writer, &error));
+    reader = support_reader(&plain);
+    EXPECT_OK(het_safetensors_read(&reader, 0, NULL, &file, &error));
+    list = support_alloc((size_t)file->tensors + 1, sizeof *list);
+    memcpy(list, file->tensor, (size_t)file->tensors * sizeof *list);
+    list[file->tensors] = list[0];
+    assert_true(list[0].name_length + 2 < sizeof name);
+    memcpy(name, list[0].name, list[0].name_length);
+    memcpy(name + list[0].name_length, "\0x", 2);
+    list[file->tensors].name = name;
+    list[file->tensors].name_length = list[0].name_length + 2;
+    support_expect(het_safetensors_make(list, file->tensors + 1, NULL, 0, NULL, &made, &error), HET_OK, error.text, "", "make", __LINE__);
+    writer = support_writer(&odd);
+    EXPECT_OK(het_safetensors_write(made, &writer, &error));
+    for (i = 0; i < made->tensors; i++) {
+        int64_t count = 1;
+        for (d = 0; d < made->tensor[i].rank; d++) count *= made->tensor[i].shape[d];
+        zeros = support_floats(count, 0, 1);
+        EXPECT_OK(het_safetensors_put(&writer, made->tensor[i].element, zeros, count, &error));
+        free(zeros);
+    }
+    reader = support_reader(&odd);
+    EXPECT_ERROR(het_adapter_load(ctx, &reader, &error), HET_ERR_FORMAT, error.text, "no such factor");
+    assert_true(support_hash(ctx) == hash);
+    free(list);
+    het_safetensors_free(file);
+    het_safetensors_free(made);
+    het_destroy(ctx);
+    support_buffer_end(&plain);
+    support_buffer_end(&odd);
+    support_run_end(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -704,6 +762,7 @@ int main(void)
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(bad_descriptions),
         cmocka_unit_test(bad_files),
+        cmocka_unit_test(names_are_whole),
     };
     return cmocka_run_group_tests_name("adapter", tests, NULL, NULL);
 }

@@ -232,12 +232,32 @@ static void kept_keys(void **state)
     EXPECT_ERROR(het_ends_from_json(NULL, 0, 10, id, 4, &count, &error), HET_ERR_INVALID, error.text, "NULL");
 }
 
+/* A number of heads of keys that is null says that there are as many as of queries; one that is absent, Qwen's default. */
+static void null_means_as_many_heads(void **state)
+{
+    static const char *const families[] = { "llama", "qwen2", "qwen3" };
+    char text[600];
+    het_model_desc model;
+    het_error error;
+    int f, given;
+    (void)state;
+    for (f = 0; f < 3; f++)
+        for (given = 0; given < 2; given++) {
+            snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"num_hidden_layers\": 1, \"hidden_size\": 512, \"num_attention_heads\": 64, "
+                     "\"intermediate_size\": 64, \"max_position_embeddings\": 16, \"vocab_size\": 61%s}", families[f],
+                     given ? ", \"num_key_value_heads\": null" : "");
+            support_expect(het_model_from_json(text, strlen(text), &model, &error), HET_OK, error.text, "", text, __LINE__);
+            assert_int_equal(model.kv_heads, f == 0 || given ? 64 : 32);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_that_change_a_model),
         cmocka_unit_test(sizes_and_shapes),
         cmocka_unit_test(kept_keys),
+        cmocka_unit_test(null_means_as_many_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

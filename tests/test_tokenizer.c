@@ -347,6 +347,58 @@ static void small_one(void **state)
     het_tokenizer_free(NULL);
 }
 
+/* The first added token takes white space behind it, the second is white space and wants more on both sides: what was taken is not there again. */
+static void white_space_is_taken_once(void **state)
+{
+    char text[8192];
+    const size_t length = changed(
+        "{\"id\":9,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
+        "{\"id\":10,\"content\":\"e\\u0301\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":false}",
+        "{\"id\":9,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":true,\"normalized\":false,\"special\":true},"
+        "{\"id\":10,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,\"special\":true}", text);
+    het_tokenizer *t = read_text(text, length, NULL);
+    static const struct { const char *text; int64_t count; int32_t ids[6]; } cases[] = {
+        { "a\n\nb", 4, { 9, 0, 10, 1 } }, { "a<s>\nb", 4, { 9, 0, 9, 1 } }, { "a<s> \n\n b", 4, { 9, 0, 9, 1 } },
+        { "\n", 2, { 9, 10 } }, { "a\n<s>b", 5, { 9, 0, 10, 9, 1 } }, { "a\nb\nc", 6, { 9, 0, 10, 1, 10, 2 } }
+    };
+    int32_t ids[32];
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(encode(t, cases[i].text, strlen(cases[i].text), ids, 32), cases[i].count);
+        assert_memory_equal(ids, cases[i].ids, (size_t)cases[i].count * sizeof *ids);
+    }
+    het_tokenizer_free(t);
+}
+
+/* A template of text, 64 pieces beside the text and then one more: each looks through the table of tokens. */
+static void templates_have_few_pieces(void **state)
+{
+    static const char piece[] = "{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},";
+    char *to = support_alloc(16384, 1), *text = support_alloc(16384, 1);
+    int pieces, i;
+    (void)state;
+    for (pieces = 64; pieces < 66; pieces++) {
+        het_error error = { HET_OK, "" };
+        het_tokenizer *t = NULL;
+        size_t length;
+        char *ids;
+        to[0] = 0;
+        for (i = 0; i < pieces; i++) strcat(to, piece);
+        strcat(to, "{\"Sequence\"");
+        /* no ids: it is not the number of tokens in front that is too large */
+        length = changed("{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\"", to, text);
+        ids = strstr(text, "\"ids\":[9]");
+        assert_non_null(ids);
+        ids[7] = ' ';
+        support_expect(het_tokenizer_read(text, length, NULL, &t, &error), pieces == 64 ? HET_OK : HET_ERR_LIMIT, error.text,
+                       pieces == 64 ? "" : "a template of more than 65 pieces", "pieces", pieces);
+        het_tokenizer_free(t);
+    }
+    free(to);
+    free(text);
+}
+
 /* ---- bad files ---- */
 
 typedef struct bad_file { const char *from, *to; het_result code; const char *words; } bad_file;
@@ -802,6 +854,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_hugging_face),   cmocka_unit_test(invalid_bytes),           cmocka_unit_test(long_words),
+        cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(templates_have_few_pieces),
         cmocka_unit_test(small_one),              cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(good_files_are_read),
         cmocka_unit_test(damaged_files),          cmocka_unit_test(trained_as_by_hugging_face), cmocka_unit_test(trained_as_the_slow_way),
         cmocka_unit_test(training_corners),       cmocka_unit_test(out_of_memory),           cmocka_unit_test(misuse),

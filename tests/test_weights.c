@@ -373,6 +373,31 @@ static void bad_indexes_are_refused(void **state)
     het_destroy(other);
 }
 
+/* het_load_folder reads model.safetensors where there is one: shards beside an older one would not be seen. */
+static void shards_do_not_hide_behind_one_file(void **state)
+{
+    het_ctx *old = context(HET_LLAMA, 1), *ctx = context(HET_LLAMA, 2);
+    const uint64_t hash = support_hash(old);
+    het_save_desc desc;
+    folder files;
+    het_folder table = folder_start(&files);
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    EXPECT_OK(het_save_folder(old, &table, &desc));
+    assert_int_equal(folder_count(&files), 2); /* with config.json */
+    desc.shard_bytes = 20000;
+    EXPECT_ERROR(het_save_folder(ctx, &table, &desc), HET_ERR_INVALID, het_last_error(ctx), "het_save_folder: |model.safetensors is there");
+    assert_int_equal(folder_count(&files), 2);
+    assert_int_equal(files.open, 0);
+    desc.shard_bytes = (uint64_t)1 << 40; /* one file, which takes the older one's place */
+    EXPECT_OK(het_save_folder(ctx, &table, &desc));
+    EXPECT_OK(het_load_folder(old, &table));
+    assert_true(support_hash(old) == support_hash(ctx) && support_hash(old) != hash);
+    folder_end(&files);
+    het_destroy(old);
+    het_destroy(ctx);
+}
+
 static void misuse(void **state)
 {
     het_ctx *ctx = context(HET_LLAMA, 1);
@@ -670,6 +695,7 @@ int main(void)
         cmocka_unit_test(settings_as_text),
         cmocka_unit_test(a_directory_of_transformers),
         cmocka_unit_test(bad_indexes_are_refused),
+        cmocka_unit_test(shards_do_not_hide_behind_one_file),
         cmocka_unit_test(misuse),
         cmocka_unit_test(weights_of_llmc),
         cmocka_unit_test(values_that_are_not_finite),
