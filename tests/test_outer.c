@@ -1,5 +1,9 @@
 /* Islands: the outer step against the formula in double, one hash over threads, TCP and jitter, bytes, bits, islands that are killed. */
 #define _DEFAULT_SOURCE 1
+#define HETRAIN_OUTER_IMPLEMENTATION
+#define PROGRAM "test_outer"
+#include "programs/islands.h" /* first: cmocka has a `fail` too */
+
 #include "support.h"
 
 #include <pthread.h>
@@ -9,9 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HETRAIN_OUTER_IMPLEMENTATION
-#include "hetrain_outer.h"
-#include "hetrain_tcp.c"
 #include "threads_transport.h"
 
 enum { MOST = 3, ROUNDS_HERE = 4 };
@@ -85,32 +86,32 @@ static void live(life *l)
 
 static void *live_on_a_thread(void *arg) { live(arg); return NULL; }
 
-static void settle(life *l, int64_t islands)
+static void settle(life *l, int64_t count)
 {
     static const char *const plans[MOST] = { NULL, "pp", "dp" };
     int64_t i;
     memset(l, 0, MOST * sizeof *l);
-    for (i = 0; i < islands; i++) {
-        l[i].desc.islands = islands, l[i].desc.island = i;
+    for (i = 0; i < count; i++) {
+        l[i].desc.islands = count, l[i].desc.island = i;
         l[i].steps = 1 + i, l[i].rounds = ROUNDS_HERE, l[i].plan = plans[i];
     }
 }
 
 /* All on threads; returns the bytes that were sent. */
-static int64_t on_threads(life *l, int64_t islands, uint64_t jitter)
+static int64_t on_threads(life *l, int64_t count, uint64_t jitter)
 {
     threads_world world;
     threads_end end[MOST];
     het_transport transport[MOST];
     pthread_t thread[MOST];
     int64_t i;
-    threads_open(&world, end, transport, islands, jitter);
-    for (i = 0; i < islands; i++) {
+    threads_open(&world, end, transport, count, jitter);
+    for (i = 0; i < count; i++) {
         l[i].desc.transport = transport[i];
         assert_int_equal(pthread_create(&thread[i], NULL, live_on_a_thread, &l[i]), 0);
     }
-    for (i = 0; i < islands; i++) pthread_join(thread[i], NULL);
-    for (i = 1; i < islands; i++) assert_true(l[i].hash == l[0].hash && l[i].info.joins == l[0].info.joins);
+    for (i = 0; i < count; i++) pthread_join(thread[i], NULL);
+    for (i = 1; i < count; i++) assert_true(l[i].hash == l[0].hash && l[i].info.joins == l[0].info.joins);
     return world.bytes;
 }
 
@@ -405,6 +406,157 @@ static void killed_islands_come_back(void **state)
     assert_int_equal(kills, rounds);
 }
 
+/* ---- connections that break ---- */
+
+/* Where two islands meet, time after time. */
+static struct {
+    threads_world world[2];
+    threads_end end[2][2];
+    het_transport transport[2][2];
+    int64_t opened[2];          /* by each island */
+    het_transport_iface breaks; /* island 1's first one */
+    het_request *broken;
+    int messages;
+    volatile int64_t through;   /* steps that island 0 is through */
+    char failed[2][600];        /* why an island's join did */
+} meetings;
+
+static void meetings_start(void)
+{
+    memset(&meetings, 0, sizeof meetings);
+    threads_open(&meetings.world[0], meetings.end[0], meetings.transport[0], 2, 0);
+    threads_open(&meetings.world[1], meetings.end[1], meetings.transport[1], 2, 0);
+}
+
+/* user: the island's opened[]. */
+static het_result meetings_open(void *user, het_transport *transport, het_error *error)
+{
+    int64_t *opened = user;
+    if (*opened == 2) return het_error_put(error, HET_ERR_TRANSPORT, "nobody comes");
+    *transport = meetings.transport[*opened][opened - meetings.opened];
+    ++*opened;
+    return HET_OK;
+}
+
+static void meetings_close(void *user, het_transport *transport)
+{
+    (void)user;
+    memset(transport, 0, sizeof *transport);
+}
+
+/* A join fails when nobody comes any more; after it there is no other. */
+static void a_failed_join_is_the_last(void **state)
+{
+    int64_t fragments;
+    (void)state;
+    only_the_parent();
+    for (fragments = 1; fragments < 4; fragments += 2) {
+        life l[MOST];
+        support_run run;
+        het_outer *outer = NULL;
+        het_error error;
+        het_ctx *ctx;
+        pthread_t thread;
+        const het_transport *other = &meetings.transport[0][1];
+        int64_t joins;
+        meetings_start();
+        settle(l, 2);
+        l[0].desc.fragments = l[1].desc.fragments = fragments;
+        l[1].desc.transport = *other, l[1].plan = NULL, l[1].rounds = 1;
+        assert_int_equal(pthread_create(&thread, NULL, live_on_a_thread, &l[1]), 0);
+        describe(&run, &l[0]);
+        ctx = support_create(&run.desc);
+        l[0].desc.open = meetings_open, l[0].desc.close = meetings_close, l[0].desc.user = &meetings.opened[0], l[0].desc.pause = NULL;
+        EXPECT_OK(het_outer_create(&l[0].desc, ctx, &outer, &error));
+        EXPECT_OK(het_outer_join(outer, 10));
+        (void)pthread_join(thread, NULL);
+        meetings.opened[0] = 2;
+        other->iface->abort(other->self, HET_ERR_TRANSPORT, "island 1 is gone");
+        EXPECT_ERROR(het_outer_join(outer, 10), HET_ERR_TRANSPORT, het_outer_error(outer), "nobody comes");
+        joins = het_outer_get_info(outer)->joins;
+        EXPECT_ERROR(het_outer_join(outer, 10), HET_ERR_STATE, het_outer_error(outer), "nobody comes");
+        assert_int_equal(het_outer_get_info(outer)->joins, joins);
+        het_outer_destroy(outer);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+}
+
+static het_result count_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
+{
+    if (channel == 2 && ++meetings.messages == 2) meetings.broken = request;
+    return threads_irecv(self, from, channel, data, size, request);
+}
+
+/* Round 2 has come to island 1, and island 0 is through, when the connection breaks. */
+static het_result break_test(void *self, het_request *request, int32_t *done)
+{
+    const het_result result = threads_test(self, request, done);
+    if (result != HET_OK || !*done || request != meetings.broken) return result;
+    meetings.broken = NULL;
+    while (meetings.through < 6) nap(NULL);
+    *done = 0;
+    return HET_ERR_TRANSPORT;
+}
+
+/* Twelve steps as programs/train.c makes them, a join after every third. */
+static void live_with_breaks(life *l)
+{
+    support_run run;
+    het_error error = { HET_OK, "" };
+    const het_transport *last;
+    islands sea;
+    het_ctx *ctx;
+    int64_t done;
+    memset(&sea, 0, sizeof sea);
+    sea.every = 3;
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    l->desc.open = meetings_open, l->desc.close = meetings_close, l->desc.user = &meetings.opened[l->desc.island];
+    l->desc.pause = nap, l->desc.deadline = 5;
+    support_expect(het_outer_create(&l->desc, ctx, &sea.outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
+    for (done = 1; done <= 12; done++) {
+        const het_step_info info = support_step(ctx, &run.data, (int)(done % SUPPORT_MAX_STEPS), SUPPORT_APART);
+        const int fails = islands_step(&sea, done, info.tokens) != HET_OK;
+        if (fails) snprintf(meetings.failed[l->desc.island], sizeof meetings.failed[0], "step %d: %s", (int)done, het_outer_error(sea.outer));
+        if (l->desc.island == 0) meetings.through = fails ? 12 : done;
+        if (fails) break;
+    }
+    l->info = *het_outer_get_info(sea.outer);
+    if (done > 12) EXPECT_OK(het_outer_take(sea.outer));
+    if (done > 12) l->hash = support_hash(ctx);
+    last = &meetings.transport[meetings.opened[l->desc.island] - 1][l->desc.island];
+    last->iface->abort(last->self, HET_ERR_TRANSPORT, "an island is gone"); /* in a round that both are at all messages have come */
+    het_outer_destroy(sea.outer);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+static void *live_with_breaks_on_a_thread(void *arg) { live_with_breaks(arg); return NULL; }
+
+/* Who is behind after an exchange that broke takes part in two rounds at once, and later not in one that nobody else is at. */
+static void who_was_behind_joins_as_often(void **state)
+{
+    life l[MOST];
+    pthread_t thread;
+    (void)state;
+    only_the_parent();
+    meetings_start();
+    meetings.breaks = threads_iface;
+    meetings.breaks.irecv = count_irecv, meetings.breaks.test = break_test;
+    meetings.transport[0][1].iface = &meetings.breaks;
+    settle(l, 2);
+    l[0].plan = l[1].plan = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, live_with_breaks_on_a_thread, &l[1]), 0);
+    live_with_breaks(&l[0]);
+    (void)pthread_join(thread, NULL);
+    if (meetings.failed[0][0] || meetings.failed[1][0]) fail_msg("island 0: %s; island 1: %s", meetings.failed[0], meetings.failed[1]);
+    assert_int_equal(meetings.opened[0], 2);
+    assert_int_equal(l[0].info.joins, 4);
+    assert_int_equal(l[1].info.joins, 4);
+    assert_true(l[0].hash == l[1].hash && l[0].hash != 0);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(void **state)
@@ -450,6 +602,7 @@ int main(void)
         cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_hash_and_bytes),
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
+        cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
     };
     parent = getpid();
