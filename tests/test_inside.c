@@ -2,6 +2,18 @@
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* access; and what hides madvise, as in many programs */
 #endif
+#include <time.h>
+
+/* What clock_gettime says here: the wall clock may be ahead, as one is that is set back once it was read. */
+static int wall_ahead;
+static int inside_clock(clockid_t clock, struct timespec *time)
+{
+    const int status = clock_gettime(clock, time);
+    if (clock == CLOCK_REALTIME) time->tv_sec += wall_ahead;
+    return status;
+}
+#define clock_gettime inside_clock
+
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_STATIC
 #include "hetrain.h"
@@ -402,6 +414,29 @@ static void experts_are_cut_as_parameters(void **state)
     }
 }
 
+/* A rank's wait lasts as long as it is to, whatever becomes of the wall clock. */
+static void waits_know_no_wall_clock(void **state)
+{
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx;
+    double begin, took;
+    int waits = 0;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_GPT2);
+    desc.limits.max_tokens = 16;
+    support_expect(het_create(&desc, &ctx, &error), HET_OK, error.text, "", "het_create", __LINE__);
+    wall_ahead = 5;
+    HETI_LOCK(ctx);
+    for (begin = heti_now(); heti_now() - begin < 0.09; waits++) heti_wait_signal(&ctx->rank[0].wake, &ctx->threads.lock, 0.1);
+    HETI_UNLOCK(ctx);
+    wall_ahead = 0;
+    took = heti_now() - begin;
+    het_destroy(ctx);
+    if (took > 3 || waits > 2) fail_msg("%d waits of 0.1 s took %.2f s", waits, took);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +453,7 @@ int main(void)
         cmocka_unit_test(units_are_done_once),
         cmocka_unit_test(large_blocks_ask_for_huge_pages),
         cmocka_unit_test(experts_are_cut_as_parameters),
+        cmocka_unit_test(waits_know_no_wall_clock),
     };
     return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
 }

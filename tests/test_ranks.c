@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "hetrain_files.h"
+#include "threads_transport.h"
 
 #define STEPS 3
 
@@ -1194,6 +1195,54 @@ static void bad_layouts_are_refused(void **state)
     support_run_end(&run);
 }
 
+typedef struct creation { het_desc desc; het_ctx *ctx; het_error error; het_result result; } creation;
+
+static void *create_on_a_thread(void *argument)
+{
+    creation *c = argument;
+    c->result = het_create(&c->desc, &c->ctx, &c->error);
+    return NULL;
+}
+
+/* One process's description is wrong in itself, which it finds before it asks the others anything: these do not wait for it until the stall
+   deadline. */
+static void an_early_error_holds_up_nobody(void **state)
+{
+    int which;
+    (void)state;
+    for (which = 0; which < 3; which++) {
+        threads_world world;
+        threads_end end[2];
+        het_transport transport[2];
+        support_run run;
+        creation other;
+        het_desc bad;
+        het_ctx *ctx;
+        het_error error;
+        pthread_t thread;
+        const double begin = threads_clock();
+        start(&run, HET_GPT2, 1);
+        threads_open(&world, end, transport, 2, 0);
+        memset(&other, 0, sizeof other);
+        other.desc = bad = run.desc;
+        other.desc.layout.transport = transport[0];
+        bad.layout.transport = transport[1];
+        other.desc.layout.stall_deadline = bad.layout.stall_deadline = 8;
+        if (which == 0) bad.optimizer.learning_rate = -1;
+        else bad.model.heads = 7;
+        assert_int_equal(pthread_create(&thread, NULL, create_on_a_thread, &other), 0);
+        assert_int_equal(het_create(&bad, &ctx, which < 2 ? &error : NULL), HET_ERR_INVALID);
+        assert_null(ctx);
+        (void)pthread_join(thread, NULL);
+        assert_int_equal(other.result, HET_ERR_TRANSPORT);
+        assert_null(other.ctx);
+        if (threads_clock() - begin > 4) fail_msg("case %d: after %.1f s: %s", which, threads_clock() - begin, other.error.text);
+        if (!strstr(world.text, which == 0 ? "learning_rate" : "heads")) fail_msg("case %d: others hear of: %s", which, world.text);
+        if (which < 2) assert_string_equal(error.text, world.text);
+        support_run_end(&run);
+    }
+}
+
 /* Every allocation of a context of three ranks fails once: an error, nothing left. */
 static void every_allocation_may_fail(void **state)
 {
@@ -1247,7 +1296,7 @@ int main(void)
         cmocka_unit_test(many_copies_are_clusters),
         cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
         cmocka_unit_test(the_reduction_that_is_ready_comes_first),
-        cmocka_unit_test(bad_layouts_are_refused),
+        cmocka_unit_test(bad_layouts_are_refused), cmocka_unit_test(an_early_error_holds_up_nobody),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

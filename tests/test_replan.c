@@ -1,7 +1,11 @@
 /* het_replan: whatever plans follow each other between steps, the bits of one rank; a device never holds two blocks; what is refused, or finds no
    memory, leaves the context as it was. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#endif
 #include "support.h"
 #include "hetrain_plan.h"
+#include "threads_transport.h"
 
 #define STEPS 5
 #define BLOCKS 6
@@ -438,6 +442,103 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     support_run_end(&run);
 }
 
+/* ---- a transport that refuses ---- */
+
+typedef struct process {
+    het_desc desc;
+    het_plan *second;
+    support_data *data;
+    het_result result;
+    int32_t status;
+    char text[1000];
+} process;
+
+static pthread_mutex_t refusal_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct { int armed, calls, at; } refusal; /* process 0's calls of isend in het_replan, and the one that is refused */
+
+static int refusal_comes(void)
+{
+    int comes;
+    pthread_mutex_lock(&refusal_lock);
+    comes = refusal.armed && refusal.calls++ == refusal.at;
+    pthread_mutex_unlock(&refusal_lock);
+    return comes;
+}
+
+static het_result refusing_isend(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request)
+{
+    if (!refusal_comes()) return threads_isend(self, to, channel, data, size, request);
+    threads_abort(self, HET_ERR_TRANSPORT, "planted"); /* as if another process had, just now */
+    return HET_ERR_TRANSPORT;
+}
+
+/* A step, then another plan. */
+static void *replan_on_a_thread(void *argument)
+{
+    process *p = argument;
+    het_ctx *ctx = support_create(&p->desc);
+    het_replan_desc to;
+    (void)support_step(ctx, p->data, 0, SUPPORT_APART);
+    memset(&to, 0, sizeof to);
+    to.plan = p->second;
+    pthread_mutex_lock(&refusal_lock);
+    if (p->desc.layout.transport.iface != &threads_iface) refusal.armed = 1;
+    pthread_mutex_unlock(&refusal_lock);
+    p->result = het_replan(ctx, &to);
+    p->status = het_get_status(ctx);
+    snprintf(p->text, sizeof p->text, "%s", het_last_error(ctx));
+    het_destroy(ctx);
+    return NULL;
+}
+
+/* Whichever message of a replan the transport does not take: both processes have an error in time, and contexts that know that they have ended. */
+static void refused_messages_end_a_context(void **state)
+{
+    het_transport_iface refuses = threads_iface;
+    int64_t refusals = 0;
+    (void)state;
+    refuses.isend = refusing_isend;
+    for (refusal.at = 0;; refusal.at++) {
+        threads_world world;
+        threads_end end[2];
+        het_transport transport[2];
+        support_run run;
+        process p[2];
+        pthread_t thread;
+        het_plan *second;
+        int i;
+        refusal.calls = refusal.armed = 0;
+        memset(p, 0, sizeof p);
+        start(&run, HET_GPT2);
+        support_run_ranks(&run, 1);
+        second = support_plan("pp", "1f1b", support_run_units(&run), 2, 1);
+        threads_open(&world, end, transport, 2, 0);
+        transport[0].iface = &refuses;
+        for (i = 0; i < 2; i++) {
+            p[i].desc = run.desc;
+            p[i].desc.layout.transport = transport[i];
+            p[i].desc.layout.stall_deadline = 20;
+            p[i].second = second;
+            p[i].data = &run.data;
+        }
+        assert_int_equal(pthread_create(&thread, NULL, replan_on_a_thread, &p[1]), 0);
+        (void)replan_on_a_thread(&p[0]);
+        (void)pthread_join(thread, NULL);
+        het_plan_free(second);
+        support_run_end(&run);
+        if (refusal.calls <= refusal.at) {
+            assert_true(p[0].result == HET_OK && p[1].result == HET_OK && p[0].status == 0 && p[1].status == 0);
+            break;
+        }
+        refusals++;
+        for (i = 0; i < 2; i++)
+            if (p[i].result == HET_OK || (p[i].status & HET_FAILED) == 0)
+                fail_msg("call %d, process %d: result %d, status %d: %s", refusal.at, i, (int)p[i].result, (int)p[i].status, p[i].text);
+    }
+    print_message("# %d messages\n", (int)refusals);
+    assert_true(refusals > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +547,7 @@ int main(void)
         cmocka_unit_test(devices_never_hold_two_plans),
         cmocka_unit_test(missing_memory_loses_nothing),
         cmocka_unit_test(bad_plans_leave_everything_as_it_was),
+        cmocka_unit_test(refused_messages_end_a_context),
     };
     return cmocka_run_group_tests_name("replan", tests, NULL, NULL);
 }
