@@ -60,6 +60,9 @@ refuses 'empty: holds no safetensors file' empty
 refuses 'model_type "t5" is not supported' broken
 rm broken/config.json
 refuses 'broken/model.safetensors: byte 0: ' broken
+"$inspect" het_missing > out 2> err # a word of the user's is no function of the library's
+[ $? = 2 ] && [ "$(cat err)" = 'inspect: het_missing: No such file or directory' ]
+report $? 'a file that begins with het_ is named' "$(cat err)"
 refuses 'FILE or DIR is missing'
 refuses '--what: no such option' --what
 refuses 'one FILE or DIR is enough' a b
