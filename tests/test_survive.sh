@@ -469,6 +469,16 @@ wait $child
 status=$?
 report "$([ $status = 0 ] && [ "$(hash_of supervised.out)" = "$(whole 40)" ] && [ "$(grep -c 'starting again' supervised.err)" -ge 1 ]; echo $?)" \
     'supervised: killed, started again, the same bits' "status $status" "$(tail -n 4 supervised.err)"
+rm -rf out
+printf '#!/bin/bash\n[ -e out/latest ] && exec "$@" --steps 4\n"$@" --steps 2\nexit 1 # as if it had died\n' > dies.sh
+chmod +x dies.sh
+weak=(--devices cpu:1,cpu:1 --scaling weak)
+bash "$supervise" --retries 1 out ./dies.sh "$program" "${run[@]}" "${weak[@]}" --checkpoint-every 1 --out out --hash \
+    > supervised.out 2> supervised.err
+status=$?
+"$program" "${run[@]}" "${weak[@]}" --steps 4 --hash > whole.out 2>&1
+report "$([ $status = 0 ] && [ -n "$(hash_of whole.out)" ] && [ "$(hash_of supervised.out | tail -n 1)" = "$(hash_of whole.out)" ]; echo $?)" \
+    'and with --scaling weak, which a checkpoint has in its micro-batches' "status $status" "$(tail -n 4 supervised.err)"
 printf '#!/bin/sh\n[ "$1" != b ]\n' > ping.sh
 chmod +x ping.sh
 SUPERVISE_PING=./ping.sh bash "$supervise" --hosts a,b,c out sh -c 'echo {np} {hosts} > said' 2> /dev/null

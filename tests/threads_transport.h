@@ -124,7 +124,15 @@ static void threads_abort(void *self, het_result code, const char *text)
 
 static het_result threads_aborted(void *self, int64_t *process, char *text, size_t capacity) { (void)self, (void)process, (void)text,
     (void)capacity; return HET_OK; }
-static const char *threads_error(void *self) { return ((threads_end *)self)->world->aborted ? ((threads_end *)self)->world->text : "sizes differ"; }
+static const char *threads_error(void *self)
+{
+    threads_world *w = ((threads_end *)self)->world;
+    int32_t aborted;
+    pthread_mutex_lock(&w->lock);
+    aborted = w->aborted; /* the text does not change any more */
+    pthread_mutex_unlock(&w->lock);
+    return aborted ? w->text : "sizes differ";
+}
 
 static const het_transport_iface threads_iface = {
     HETRAIN_TRANSPORT_VERSION, "threads", threads_processes, threads_process, threads_isend, threads_irecv, threads_test, threads_silence,
