@@ -2,7 +2,7 @@
 # 50 ms between two pairs of ranks: the planner lets pipelines cross there, and their step beside data parallelism's.
 . "$(dirname "$0")/common.sh"
 T=(--data "$text" --model llama:layers=10,width=176,heads=4,context=128,vocab=256 --sequences 1 --micro-batches 16 --granule 1 --quiet
-    --devices cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4 --links 0-2:50ms:2500K,0-3:50ms:2500K,1-2:50ms:2500K,1-3:50ms:2500K)
+    --devices cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4 --links 0-2:50ms:3M,0-3:50ms:3M,1-2:50ms:3M,1-3:50ms:3M)
 does auto train "${T[@]}" --steps 4 --plan auto --plan-seconds 2 --save-plan plan.json --log auto.jsonl
 does dp train "${T[@]}" --steps 3 --plan dp --log dp.jsonl
 loss() { sed -n 's/.*"step":3,"loss":\([0-9.]*\),.*/\1/p' "$1"; }
