@@ -468,12 +468,12 @@ static int configure_model(job *j) {
     return 0;
 }
 
-/* What is written is none of these files. */
-static int check_written(const job *j, const named_path *reads, int count) {
-    const settings *s = &j->set;
-    const named_path writes[] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
-                                  { "--trace", s->trace }, { "--timeline", s->timeline } };
-    return targets_differ(writes, 5, reads, count);
+/* Files that options name to be written; the log, which is no file that is whole or not there, first. */
+enum { WRITTEN = 5 };
+static void written(const settings *s, named_path to[WRITTEN]) {
+    const named_path all[WRITTEN] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
+                                      { "--trace", s->trace }, { "--timeline", s->timeline } };
+    memcpy(to, all, sizeof all);
 }
 
 static int64_t memory_read(void *user, uint64_t offset, void *to, size_t size) {
@@ -526,9 +526,11 @@ static void close_source(source *s) {
 /* None of its files is one that is written. */
 static int open_mix(job *j, source *to, const char *option_name, const char *path, het_data_format *format) {
     int status = mix_open(&to->mix, option_name, path, j->desc.model.vocab, j->tokenizer != NULL, &to->reader, format);
+    named_path writes[WRITTEN];
+    written(&j->set, writes);
     for (int64_t i = 0; i < to->mix.files && status == 0 && j->process == 0; i++) {
         const named_path file = { option_name, to->mix.file[i].path };
-        status = check_written(j, &file, 1);
+        status = targets_differ(writes, WRITTEN, &file, 1);
     }
     return status;
 }
@@ -2291,15 +2293,15 @@ static int check_targets(const job *j) {
     const named_path reads[] = { { "--data", s->data }, { "--val", s->val }, { "--init", j->weights }, { "--model", s->model },
                                  { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule }, { "--profile", s->profile },
                                  { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
-    const char *const writes[][2] = { { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile }, { "--trace", s->trace },
-                                      { "--timeline", s->timeline } }; /* the log is no file that is whole or not there */
+    named_path writes[WRITTEN];
     int status = 0;
-    for (int i = 0; i < 4 && status == 0; i++) {
-        status = target_check(writes[i][0], writes[i][1]);
-        if (status == 0 && is_own_file(j, writes[i][1]))
-            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i][0], writes[i][1], s->out);
+    written(s, writes);
+    for (int i = 1; i < WRITTEN && status == 0; i++) {
+        status = target_check(writes[i].option, writes[i].path);
+        if (status == 0 && is_own_file(j, writes[i].path))
+            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i].option, writes[i].path, s->out);
     }
-    return status == 0 ? check_written(j, reads, 8) : status;
+    return status == 0 ? targets_differ(writes, WRITTEN, reads, 8) : status;
 }
 
 /* From now on the transport is what is between islands, and this process is all of one. */

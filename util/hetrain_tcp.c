@@ -2258,8 +2258,7 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
 static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
     heti_tcp_why why, told;
     char where[1100];
-    /* for somebody else there who says nothing */
-    double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3;
+    double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3; /* for one there who says nothing */
     int kind = 0;
     why.text[0] = told.text[0] = 0;
     if (d->file != NULL) (void)snprintf(where, sizeof where, " (file %s)", d->file);
@@ -2281,8 +2280,9 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
+    const int more = told.text[0] != 0 && strcmp(told.text, why.text) != 0;
     return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s",
-                         where, why.text, told.text[0] != 0 ? "; it was, and said: " : "", told.text);
+                         where, why.text, more ? "; it was, and said: " : "", more ? told.text : "");
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share

@@ -119,7 +119,7 @@ check_warnings() {
     compile 'gcc -std=c99, no warnings' "gcc -std=c99 $c_warnings $include -c whole.c" plain.o
     compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include -c whole.c"
     compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include -c whole.cpp"
-    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -fsyntax-only whole.cpp"
+    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -c whole.cpp"
     [ -n "$whole" ] && compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
     compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include -c whole.c"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
