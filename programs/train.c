@@ -819,6 +819,8 @@ static int spread_plan(job *j, int64_t *granules) {
     return status;
 }
 
+static int is_timed(const het_plan *plan) { return strcmp(plan->schedule, "timed") == 0; }
+
 /* --schedule timed: process 0 makes the lists for what the profile says, the others get them as text. */
 static int time_schedule(job *j) {
     const het_plan *plan = j->ranks.plan;
@@ -860,13 +862,14 @@ static int time_schedule(job *j) {
 static int configure_plan(job *j) {
     const settings *s = &j->set;
     const int automatic = is_automatic(s);
-    const int timed = !automatic && j->ranks.plan != NULL && j->ranks.schedule == NULL && strcmp(j->ranks.plan->schedule, "timed") == 0;
+    const int timed = !automatic && j->ranks.plan != NULL && j->ranks.schedule == NULL && is_timed(j->ranks.plan);
     const int lists = s->schedule != NULL && ends_with(s->schedule, ".csv");
     het_link_cost between = { 0, 0 };
     double start;
     int64_t granules = j->feed.most;
     int status;
-    if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL)
+        return options_idle(options, OPTIONS, j->typed, "--profile", "without --plan auto or --adapt");
     if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)
         return fail(BAD_INPUT, "--adapt: plans one update a step, this run makes %lld; --adapt-shares keeps them", (long long)j->ranks.plan->updates);
@@ -882,7 +885,8 @@ static int configure_plan(job *j) {
         const int64_t most = s->slices < j->feed.item_granules ? s->slices : j->feed.item_granules, slices = automatic ? most : 1;
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
         if (status == 0 && (automatic || s->adapt > 0))
-            status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule,
+            status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length,
+                                    s->schedule != NULL && !lists ? s->schedule : s->adapt > 0 ? NULL : "timed",
                                     s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, slices,
                                     s->plan_seconds, automatic);
     }
@@ -897,7 +901,8 @@ static int configure_plan(job *j) {
         j->planner->found->found[0].plan = NULL;
     }
     if (j->processes > 1) status = spread_plan(j, &granules);
-    return status == 0 ? group_items(j, j->ranks.plan, granules) : status;
+    if (status == 0) status = group_items(j, j->ranks.plan, granules);
+    return status == 0 && is_timed(j->ranks.plan) ? time_schedule(j) : status;
 }
 
 /* --plan FILE: micro-batches of as many granules as in the step that the plan was made for. */
@@ -1445,7 +1450,7 @@ static int check_idle_options(const job *j) {
         { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
         { s->islands == 0, "--outer-lr --outer-momentum --island-fragments --island-bits", "without --islands" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
-        { !automatic && s->adapt <= 0, timed ? "--plan-seconds" : "--profile --plan-seconds", "without --plan auto or --adapt" },
+        { !automatic && s->adapt <= 0, "--plan-seconds", "without --plan auto or --adapt" },
         { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
           "but with --schedule greedy or timed" },
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },

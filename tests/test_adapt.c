@@ -654,6 +654,8 @@ static void bad_input_is_named(void **state)
     desc.end_canary = 0;
     w.search.schedules = &sliced, w.search.schedule_count = 1;
     EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "het_adapt_create|'sliced-1f1b'");
+    sliced = "timed";
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "het_adapt_create|'timed'|by name");
     assert_null(adapt);
     desc.only_shares = HET_YES; /* then no plan is looked for */
     EXPECT_OK(het_adapt_create(&desc, &adapt, &error));

@@ -576,6 +576,20 @@ for other in 'model "llama:layers=2,width=32|not of --model|--model llama:layers
 done
 report "$("$programs/plan" --profile given.json --model llama:layers=2,width=48,heads=2,context=32 --micro-batches 4 --ranks 1 2>&1 | grep -q 'given.json: is of model "llama.*not of --model llama'; echo $?)" 'plan refuses it too'
 
+# Times under which lists made for them are the best: of two ranks with a slow link
+shape=(--model llama:layers=3,width=32,heads=2,context=32 "${shape[@]:2}")
+two=(--devices cpu:1,cpu:1 --links 0-1:1ms:5M --profile given.json)
+accepts 'a profile of one rank' train --data text --steps 0 --quiet --devices cpu:1 --save-profile measured.json "${shape[@]}"
+cost() { sed -E "s/^( *\"$1\": \{\"forward\": ).*/\1[0, $2, 0], \"backward\": [0, $3, 0], \"input\": [0, $4, 0], \"weight\": [0, $5, 0], \"recompute\": [0, $2, 0]},/"; }
+cost embed 1e-6 1e-6 0 1e-6 < measured.json | cost attention 2e-5 4e-5 2e-5 2e-5 | cost mlp 1e-5 3e-5 1e-5 2e-5 > given.json
+again 'lists made for its times' "${two[@]}" --hash
+hash=$(grep '^weights' out)
+accepts 'one rank' train --data text --steps 1 --hash --quiet "${shape[@]}"
+report "$(grep -q '"schedule": "timed"' 'moved/saved plans/best.json' && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" \
+    'they are found, and end with its hash' "$hash" "$(cat out 'moved/saved plans/best.json')"
+accepts 'the saved plan' train --data text --steps 1 --hash "${shape[@]}" "${two[@]}" --plan 'moved/saved plans/best.json'
+report "$([ "$hash" = "$(grep '^weights' out)" ] && grep -q '^plan .*schedule timed' out; echo $?)" 'too' "$hash" "$(cat out)"
+
 # ---- options that would be ignored ----
 refuses '--links|one rank' train --data text --links 0-1:1ms "${tiny[@]}"
 refuses '--profile|--save-profile' train --data text --profile x --save-profile y --plan auto "${tiny[@]}"

@@ -1454,6 +1454,50 @@ static void long_micro_batches_are_cut(void **state)
     }
 }
 
+/* "timed" beside other names: never worse than without, now and then better; what it keeps fits; het_plan_predict makes the same lists again. */
+static void lists_for_the_times_are_tried(void **state)
+{
+    static const char *const names[] = { "1f1b", "zb-h1", "timed" };
+    int instance, better = 0, limited = 0;
+    (void)state;
+    for (instance = 0; instance < 12; instance++) {
+        world *w = make(8, 4);
+        het_search *plain, *timed;
+        int64_t i;
+        w->group[0].latency = 0.3 * (instance % 3);
+        w->desc.granules = 4 + instance % 4;
+        w->desc.evaluations = 2000;
+        w->desc.schedules = names;
+        w->desc.schedule_count = 2;
+        for (i = 0; i < 8; i++) w->time[0][i].weight.token = 0.5 + 0.25 * (double)((i + instance) % 4), w->block[i].elements = 1000000;
+        for (i = 0; i < 4; i++) w->place[i].speed = 1 - 0.15 * (double)i;
+        for (i = 0; i < 4; i++) w->place[i].memory = instance % 2 ? 66e6 : 50e6; /* less than the chain and its state */
+        if (instance % 2)
+            for (i = 0; i < 8; i++) w->kind[i].keep[HET_KEEP_WEIGHT][0] = 3e6; /* so that few micro-batches fit beside it */
+        plain = find(w);
+        w->desc.schedule_count = 3;
+        timed = find(w);
+        assert_true(timed->found[0].seconds <= plain->found[0].seconds);
+        for (i = 0; i < timed->found_count; i++) {
+            const het_found *found = &timed->found[i];
+            het_simulation *simulation;
+            het_error error;
+            int64_t r;
+            if (strcmp(found->plan->schedule, "timed") != 0) continue;
+            better += found->seconds < 0.99 * plain->found[0].seconds;
+            limited += found->plan->memory_limit > 0;
+            for (r = 0; r < 4; r++) assert_true(found->memory[r] <= w->place[r].memory);
+            EXPECT_ERROR(het_plan_predict(&w->desc, found->plan, found->granules, HET_NO, &simulation, &error), HET_OK, error.text, "");
+            assert_true(simulation->makespan >= found->seconds && simulation->makespan <= found->seconds);
+            het_simulation_free(simulation);
+        }
+        het_search_free(plain);
+        het_search_free(timed);
+        end(w);
+    }
+    if (better < 3 || limited == 0) fail_msg("better in %d of 12, with a limit of what ranks keep in %d", better, limited);
+}
+
 static void refusals(void **state)
 {
     static const char *const unknown[] = { "1f1b", "bidirectional" };
@@ -1492,11 +1536,11 @@ static void refusals(void **state)
 
 static void out_of_memory(void **state)
 {
-    static const char *const schedule = "1f1b";
+    static const char *const schedules[] = { "1f1b", "timed" };
     int64_t k, n;
     int sliced;
     (void)state;
-    for (sliced = 0; sliced < 2; sliced++) {
+    for (sliced = 0; sliced < 3; sliced++) {
         for (k = 0;; k++) {
             world *w = make(4, 2);
             het_search *search = NULL;
@@ -1504,14 +1548,16 @@ static void out_of_memory(void **state)
             het_result result;
             w->desc.evaluations = 6;
             if (sliced) {
-                w->desc.granules = 1, w->desc.granule_tokens = 1024, w->desc.slices = 2;
-                w->desc.schedules = &schedule, w->desc.schedule_count = 1;
+                w->desc.schedules = schedules, w->desc.schedule_count = sliced;
                 w->place[0].memory = w->place[1].memory = 120e3; /* of half the units */
             }
+            if (sliced == 1) w->desc.granules = 1, w->desc.granule_tokens = 1024, w->desc.slices = 2;
+            if (sliced == 2) w->group[0].latency = 3, w->place[0].memory = w->place[1].memory = 50e3;
             w->memory.fail_at = k;
             result = het_plan_search(&w->desc, &search, &error);
             n = w->memory.calls;
-            if (result == HET_OK && sliced) assert_int_equal(search->found[0].plan->slices, 2);
+            if (result == HET_OK && sliced == 1) assert_int_equal(search->found[0].plan->slices, 2);
+            if (result == HET_OK && sliced == 2) assert_string_equal(search->found[0].plan->schedule, "timed");
             het_search_free(search);
             if (result == HET_OK) { end(w); break; }
             assert_int_equal(result, HET_ERR_OOM);
@@ -1573,7 +1619,7 @@ int main(void)
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
         cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it),
-        cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(refusals),
+        cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(lists_for_the_times_are_tried), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -445,8 +445,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is
      left. A device that takes no micro-batch of so many tokens has no stage; it can keep
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
-   * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
-     of the longest pipeline
+   * a schedule of the list, "timed" at the end alone; for "greedy" a memory_limit: none, or a
+     whole number up to the length of the longest pipeline
    * recompute: not, unit by unit or, where B is whole, as a whole, for each device's stages but
      those of the last unit alone
    * store: for each device's stages all activations stay, or those of one micro-batch do
@@ -493,8 +493,11 @@ typedef struct het_search_desc {
     int64_t most_granules;            /* of a micro-batch: granules */
     int64_t most_micro_batches;       /* of a step: granules */
     const char *const *schedules;     /* [schedule_count] names of het_schedule_make's but
-                                         bidirectional, terapipe, sliced-1f1b. NULL: gpipe, 1f1b,
-                                         zb-h1, greedy, interleaved, zb-v */
+                                         bidirectional, terapipe, sliced-1f1b. NULL, or "timed"
+                                         alone: gpipe, 1f1b, zb-h1, greedy, interleaved, zb-v.
+                                         "timed": what is found gets lists made for its times as
+                                         well (het_schedule_timed), up to 64 devices and 4,096 F a
+                                         step, in a tenth of the seconds, not with `trials` */
     int64_t schedule_count;
     het_choice recompute;             /* stages may recompute: yes */
     het_choice store;                 /* and put activations on the host (het_stage.store): no */
@@ -4852,7 +4855,9 @@ typedef struct heti_s_seek {
     het_error *error;
     het_allocator allocator;
     int64_t ranks, units, kinds, orders;
-    const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
+    const het_schedule_kind *order[HETI_S_MOST_SCHEDULES + 1];
+    const char *name[HETI_S_MOST_SCHEDULES];
+    int timed;                        /* what is found is tried with "timed" as well: order[orders] */
     int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed, a memory and max_tokens */
     int64_t *kind_of;                 /* [ranks] */
@@ -5087,11 +5092,16 @@ static const het_unit_time *heti_s_unit_times(const heti_s_seek *s, const het_de
 
 /* ---- a choice as a plan, its memory, its time ---- */
 
-/* Complete lists of a plan. */
+static int heti_s_is_timed(const het_plan *plan) { return strcmp(plan->schedule, "timed") == 0; }
+
+/* Complete lists of a plan. costs: for which "timed" makes them; NULL: none are known. */
 static het_result heti_s_lists(const het_plan *plan, const int64_t *count, const het_blocks *blocks,
-                               const het_allocator *allocator, het_schedule **schedule, het_error *error) {
+                               const het_plan_costs *costs, const het_allocator *allocator, het_schedule **schedule,
+                               het_error *error) {
     het_schedule *compute = NULL;
-    het_result result = het_schedule_make(plan, count, allocator, &compute, error);
+    het_result result = costs != NULL && heti_s_is_timed(plan) ?
+        het_schedule_timed(plan, count, &costs->costs, allocator, &compute, error) :
+        het_schedule_make(plan, count, allocator, &compute, error);
     *schedule = NULL;
     if (result == HET_OK) result = het_schedule_complete(plan, blocks, compute, allocator, schedule, error);
     het_schedule_free(compute);
@@ -5183,21 +5193,24 @@ static void heti_s_memory_missing(heti_s_seek *s) {
     }
 }
 
-/* The lists of the choice's plan, complete, and what they need of every rank, with any
-   recomputation: s->needs. NULL in *schedule: such a plan cannot have this schedule. */
-static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
-    het_error error;
-    heti_s_choice_plan(s, c);
-    if (heti_s_lists(&s->plan, c->count, &s->blocks, &s->allocator, schedule, &error) == HET_ERR_OOM)
-        return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
-    if (*schedule == NULL) return HET_OK;
-    return het_schedule_needs(&s->plan, *schedule, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
-}
-
 /* Costs of the plan that s->plan holds, with the choice's micro-batches. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
     heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
     return heti_s_sized_costs(&s->d, &s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
+}
+
+/* The lists of the choice's plan, complete, and what they need of every rank, with any
+   recomputation: s->needs. NULL in *schedule: such a plan cannot have this schedule. */
+static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
+    het_plan_costs *costs = NULL;
+    het_error error;
+    heti_s_choice_plan(s, c);
+    if (heti_s_is_timed(&s->plan)) HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
+    const het_result result = heti_s_lists(&s->plan, c->count, &s->blocks, costs, &s->allocator, schedule, &error);
+    het_plan_costs_free(costs);
+    if (result == HET_ERR_OOM) return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    if (*schedule == NULL) return HET_OK;
+    return het_schedule_needs(&s->plan, *schedule, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
 }
 
 /* Bytes of every rank, with s->needs. */
@@ -6780,27 +6793,25 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
 
 /* ---- what was asked for ---- */
 
-/* order: [HETI_S_MOST_SCHEDULES] those that are looked at. */
+/* order: [HETI_S_MOST_SCHEDULES] those that are looked at: the usual ones where none is named but
+   "timed", for which *timed is 1. */
 static het_result heti_s_seek_orders(const het_search_desc *d, const char *call, const het_schedule_kind **order,
-                                     int64_t *orders, het_error *error) {
+                                     int64_t *orders, int *timed, het_error *error) {
     const het_schedule_kind *kind;
-    *orders = 0;
-    if (d->schedules == NULL) {
-        for (int64_t i = 0; (kind = heti_s_order_at(i)) != NULL; i++)
-            if (kind->usual) order[(*orders)++] = kind;
-        return HET_OK;
-    }
-    if (d->schedule_count < 1 || d->schedule_count > HETI_S_MOST_SCHEDULES)
+    *orders = *timed = 0;
+    if (d->schedules != NULL && (d->schedule_count < 1 || d->schedule_count > HETI_S_MOST_SCHEDULES))
         return HETI_S_BAD(error, "%s: %d schedules, not 1 to %d", call, d->schedule_count,
                           HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
-    for (int64_t i = 0; i < d->schedule_count; i++) {
+    for (int64_t i = 0; d->schedules != NULL && i < d->schedule_count; i++) {
         const char *name = d->schedules[i] != NULL ? d->schedules[i] : "";
         for (int64_t k = 0; (kind = heti_s_order_at(k)) != NULL && strcmp(name, kind->name) != 0; k++) {}
-        if (kind == NULL)
-            return HETI_S_BAD(error, "%s: no plan is looked for with schedule '%s', not one of 1f1b, "
-                              "gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", call, name);
-        order[(*orders)++] = kind;
+        if (kind != NULL) order[(*orders)++] = kind;
+        else if (strcmp(name, "timed") == 0) *timed = 1;
+        else return HETI_S_BAD(error, "%s: no plan is looked for with schedule '%s', not one of 1f1b, gpipe, zb-h1, "
+                               "zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev, timed", call, name);
     }
+    for (int64_t i = 0; d->schedule_count == *timed && (kind = heti_s_order_at(i)) != NULL; i++)
+        if (kind->usual) order[(*orders)++] = kind;
     return HET_OK;
 }
 
@@ -6864,7 +6875,10 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     HETI_T_TRY(heti_s_check_groups(d->cluster, "het_plan_search", s->error));
     s->random = d->seed;
     s->budget = d->evaluations;
-    return heti_s_seek_orders(d, "het_plan_search", s->order, &s->orders, s->error);
+    HETI_T_TRY(heti_s_seek_orders(d, "het_plan_search", s->order, &s->orders, &s->timed, s->error));
+    for (int64_t o = 0; o < s->orders; o++) s->name[o] = s->order[o]->name;
+    d->schedules = s->name, d->schedule_count = s->orders; /* of searches within this one */
+    return HET_OK;
 }
 
 static int heti_s_curve_valid(het_cost c) {
@@ -6936,6 +6950,9 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
     for (int64_t o = 0; o < s->orders; o++)
         if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
     s->orders = kept;
+    for (int64_t i = 0; s->order[kept] == NULL || strcmp(s->order[kept]->name, "timed") != 0; i++)
+        s->order[kept] = het_schedule_kind_at(i);
+    if (lacks[1] != NULL) s->timed = 0;
     for (int64_t o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
     return HETI_S_BAD(s->error, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
@@ -7647,7 +7664,7 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     c->granules = granules;
     c->state = HETI_S_STATE_EVEN;
     c->team = plan;
-    for (c->order = 0; c->order + 1 < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
+    for (c->order = 0; c->order < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
     c->limit = HETI_T_CAST(int64_t, plan->memory_limit);
     HETI_T_CLEAR(c->first, plan->pipelines + 1);
     c->keepers = 0;
@@ -7924,6 +7941,54 @@ static het_result heti_s_slice(heti_s_seek *s) {
     return result;
 }
 
+/* ---- what was found, with lists made for its times ---- */
+
+/* The plan that was judged last, to get lists of "timed": *plan. NULL: they have nothing to order,
+   or too much; most: stages of its longest pipeline. */
+static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_plan **plan, int64_t *most) {
+    int64_t forwards = 0;
+    *plan = NULL, *most = 1;
+    for (int64_t p = 0; p < s->plan.pipelines; p++) {
+        const int64_t stages = s->plan.first_stage[p + 1] - s->plan.first_stage[p];
+        *most = heti_s_max(*most, stages);
+        forwards += stages * c->count[p] * s->plan.slices;
+    }
+    if (*most == 1 || s->ranks > 64 || forwards > 4096) return HET_OK;
+    HETI_T_TRY(het_plan_copy(&s->plan, &s->allocator, "het_plan_search", plan, s->error));
+    memcpy((*plan)->schedule, "timed", 6);
+    (*plan)->memory_limit = 0;
+    for (int64_t g = 0; g < s->plan.stages; g++) /* whole stages need B in one piece; this keeps as little */
+        if ((*plan)->stage[g].recompute == HET_RECOMPUTE_STAGE) (*plan)->stage[g].recompute = HET_RECOMPUTE_UNIT;
+    return HET_OK;
+}
+
+/* Each of the best forms with "timed": with no limit of what ranks keep, else, until it fits, with
+   room for about as many micro-batches as there are stages, three quarters of them, ... */
+static het_result heti_s_time(heti_s_seek *s) {
+    het_plan *plan[HETI_S_MOST_FOUND], *timed;
+    int64_t granules[HETI_S_MOST_FOUND], most[HETI_S_MOST_FOUND];
+    const int64_t count = s->found_count; /* which changes below */
+    het_result result = HET_OK;
+    for (int64_t i = 0; i < count; i++) {
+        plan[i] = NULL, most[i] = 0, granules[i] = s->found[i].granules;
+        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], NULL, NULL);
+        if (result == HET_OK) result = heti_s_time_plan(s, &s->found[i], &plan[i], &most[i]);
+    }
+    s->budget = heti_s_spent(s) + s->d.evaluations;
+    (void)heti_s_give(s, 1);
+    for (int64_t i = 0; i < count; i++) {
+        double missing = plan[i] != NULL;
+        for (int64_t room = most[i] + 1; result == HET_OK && missing > 0 && room > 0 && !heti_s_is_over(s);
+             room -= heti_s_max(1, room / 4)) {
+            plan[i]->memory_limit = room > most[i] ? 0 : heti_s_real(room);
+            result = het_plan_copy(plan[i], &s->allocator, "het_plan_search", &timed, s->error);
+            if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules[i], &missing);
+        }
+        het_plan_free(plan[i]);
+    }
+    return result;
+}
+
 /* Of moves from the best plan that was tried the one that a guess promises most, as s->best. 0:
    there is none that was not tried. */
 static int heti_s_promises(heti_s_seek *s) {
@@ -7986,15 +8051,17 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     het_result result = heti_s_seek_start(&s);
     if (result == HET_OK) {
-        const double seconds = s.d.slices > 1 ? 0.9 * s.d.seconds : s.d.seconds;
+        const double ahead = s.timed ? 0.9 * s.d.seconds : s.d.seconds, seconds = s.d.slices > 1 ? 0.9 * ahead : ahead;
         s.fuses = heti_s_can_fuse(&s);
         s.d.seconds = s.fuses ? 0.7 * seconds : seconds;
         heti_s_seek_run(&s);
         s.d.seconds = seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
-        s.d.seconds = desc->seconds;
+        s.d.seconds = ahead;
         if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
+        s.d.seconds = desc->seconds;
+        if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_time(&s);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
         result = s.result;
@@ -8079,7 +8146,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     heti_s_sizes_step(&p->sizes, &granule, desc->granules, granules);
     HETI_T_TRY(heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error));
-    return heti_s_lists(plan, p->count, &p->blocks, &p->allocator, &p->schedule, error);
+    return heti_s_lists(plan, p->count, &p->blocks, p->costs, &p->allocator, &p->schedule, error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -8178,6 +8245,7 @@ static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
     const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
     int64_t orders;
+    int timed;
     if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
         return HETI_S_BAD(error, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
@@ -8192,7 +8260,9 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
         return HETI_S_BAD(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
                           HETI_T_CAST(int64_t, HETI_S_WINDOW));
     if (d->only_shares == HET_YES) return HET_OK;
-    return heti_s_seek_orders(d->search, "het_adapt_create", order, &orders, error); /* plans are looked for later */
+    HETI_T_TRY(heti_s_seek_orders(d->search, "het_adapt_create", order, &orders, &timed, error));
+    if (!timed) return HET_OK; /* plans are looked for later */
+    return HETI_S_BAD(error, "het_adapt_create: schedule 'timed': het_replan makes lists by name");
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
@@ -8788,7 +8858,7 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
         if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
         HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
         het_plan_micro_batches(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
-        result = heti_s_lists(d->plan, HETI_T_CAST(int64_t *, counts), d->blocks, &s->allocator, &s->made, s->error);
+        result = heti_s_lists(d->plan, HETI_T_CAST(int64_t *, counts), d->blocks, NULL, &s->allocator, &s->made, s->error);
         s->allocator.free(s->allocator.user, counts, size);
     } else if (d->schedule->complete) result = het_schedule_check(d->plan, d->blocks, d->schedule, NULL, s->error);
     else result = het_schedule_complete(d->plan, d->blocks, d->schedule, &s->allocator, &s->made, s->error);
@@ -9661,7 +9731,7 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     het_schedule *lists = NULL;
     int64_t like;
     for (int64_t p = 0; p < t->f.teams; p++) t->count[p] = 2;
-    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, NULL, &s->allocator, &lists, s->error));
     het_result result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
     het_schedule_free(lists);
     for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
@@ -9868,7 +9938,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
         new_one.micro_batches += t->count[p];
         same += t->f.first[p + 1] - t->f.first[p] == t->f.first[1];
     }
-    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, NULL, &s->allocator, &lists, s->error));
     const het_result result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
     het_schedule_free(lists);
     HETI_T_TRY(result);
