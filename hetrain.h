@@ -1379,6 +1379,7 @@ typedef struct het_stage {
     int64_t pipeline, rank;           /* a rank that is alone or leads a team */
     int64_t unit_begin, unit_end;     /* [begin, end), not empty */
     int32_t recompute;                /* het_recompute */
+    int32_t recompute_units;          /* unit by unit: its first so many; 0: all */
     int32_t store;                    /* micro-batches whose activations stay on the device, those of others
                                          wait on the host (het_schedule_store); 0: all stay */
     int32_t updates;                  /* of its weights in a step (Gear Training, arXiv 1806.03925); 0: the plan's */
@@ -6535,8 +6536,7 @@ static int64_t heti_neighbour(const het_plan *plan, const het_action *a, int giv
 /* What its slice recomputes (het_recompute). */
 static int32_t heti_recompute_of(const het_plan *plan, const het_action *a) {
     const het_stage *stage = &plan->stage[heti_stage_at(plan, a)];
-    const int keeps = HETI_CAST(uint32_t, a->slice) < 64 && (stage->keep >> a->slice & 1) != 0;
-    return keeps ? HETI_CAST(int32_t, HET_RECOMPUTE_NONE) : stage->recompute;
+    return HETI_CAST(uint32_t, a->slice) < 64 && (stage->keep >> a->slice & 1) != 0 ? 0 : stage->recompute;
 }
 
 /* Whether some slices of a stage recompute and others do not; an action's is one of the former. */
@@ -6684,8 +6684,8 @@ static int64_t heti_window(const het_plan *plan) {
 static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const char *where, het_error *error) {
     int64_t next = 0;
     for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-        const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin,
-                      end = plan->stage[i].unit_end;
+        const het_stage *stage = &plan->stage[i];
+        const int64_t number = i - plan->first_stage[p], begin = stage->unit_begin, end = stage->unit_end;
         if (begin >= end)
             return heti_invalid(error, where, "pipeline %d, stage %d is empty: units [%d, %d)", p, number, begin, end);
         if (begin > next)
@@ -6695,24 +6695,25 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
             return heti_invalid(error, where, "pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
                                 begin, end, plan->units);
         if (begin < next)
-            return heti_invalid(error, where, "pipeline %d: unit %d is held twice, again by stage %d", p, begin,
-                                number);
-        if (plan->stage[i].recompute < HET_RECOMPUTE_NONE || plan->stage[i].recompute > HET_RECOMPUTE_STAGE)
+            return heti_invalid(error, where, "pipeline %d: unit %d is held twice, by stage %d", p, begin, number);
+        if (stage->recompute < HET_RECOMPUTE_NONE || stage->recompute > HET_RECOMPUTE_STAGE)
             return heti_invalid(error, where, "pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by unit, 2 "
-                                "the stage", p, number, plan->stage[i].recompute);
-        if (plan->slices < 64 && plan->stage[i].keep >> plan->slices != 0)
+                                "the stage", p, number, stage->recompute);
+        const int64_t some = stage->recompute_units, most = stage->recompute == HET_RECOMPUTE_UNIT ? end - begin : 0;
+        if (some < 0 || some > most)
+            return heti_invalid(error, where, "pipeline %d, stage %d: %d of %d units recompute", p, number, some, most);
+        if (plan->slices < 64 && stage->keep >> plan->slices != 0)
             return heti_invalid(error, where, "pipeline %d, stage %d: keep is 0x%x; there are %d slices", p, number,
-                                plan->stage[i].keep, plan->slices);
-        if (plan->stage[i].store < 0)
-            return heti_invalid(error, where, "pipeline %d, stage %d: store is %i", p, number, plan->stage[i].store);
-        if (plan->stage[i].updates < 0 || plan->stage[i].updates > heti_max(plan->updates, 1))
+                                stage->keep, plan->slices);
+        if (stage->store < 0)
+            return heti_invalid(error, where, "pipeline %d, stage %d: store is %i", p, number, stage->store);
+        if (stage->updates < 0 || stage->updates > heti_max(plan->updates, 1))
             return heti_invalid(error, where, "pipeline %d, stage %d: %i updates of a step's %d", p, number,
-                                plan->stage[i].updates, heti_max(plan->updates, 1));
+                                stage->updates, heti_max(plan->updates, 1));
         next = end;
     }
-    if (next < plan->units)
-        return heti_invalid(error, where, "pipeline %d: unit %d is not held by any stage", p, next);
-    return HET_OK;
+    return next < plan->units ?
+        heti_invalid(error, where, "pipeline %d: unit %d is not held by any stage", p, next) : HET_OK;
 }
 
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
@@ -11379,9 +11380,9 @@ static het_result heti_place_units(heti_rank *r) {
     for (int64_t s = 0; s < part->stage_count; s++) {
         heti_stage *stage = &part->stage[s];
         const het_stage *planned = &ctx->share.plan->stage[stage->planned];
-        const int32_t recompute = stage->lean || !heti_is_mixed(planned) ? planned->recompute :
-                                  HETI_CAST(int32_t, HET_RECOMPUTE_NONE);
-        stage->whole = ctx->desc.inference != HET_YES && recompute == HET_RECOMPUTE_STAGE;
+        const int again = planned->recompute != HET_RECOMPUTE_NONE && (stage->lean || !heti_is_mixed(planned));
+        const int64_t some = planned->recompute_units, last = some > 0 ? stage->unit_begin + some : stage->unit_end;
+        stage->whole = ctx->desc.inference != HET_YES && again && planned->recompute == HET_RECOMPUTE_STAGE;
         stage->apart = stage->whole && stage->fused;
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
@@ -11389,10 +11390,9 @@ static het_result heti_place_units(heti_rank *r) {
             het_program *program = heti_has_programs(r) ? &part->program[unit - part->placed]
                                                         : &ctx->chain.unit[u].program;
             HETI_TRY(heti_describe(ctx, u, r, program, &unit->info));
-            unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                              (layout->recompute_unit ? layout->recompute_unit[u] != 0
-                                  : recompute != 0 || layout->recompute == HET_YES);
-            if (stage->whole) unit->recompute = 1;
+            unit->recompute = stage->whole || (ctx->desc.inference != HET_YES && !unit->info.is_loss &&
+                                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
+                                                : (again && u < last) || layout->recompute == HET_YES));
             part->exchange_bytes = heti_max_size(part->exchange_bytes, unit->info.exchange);
             for (int64_t i = 0; i < unit->info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
                 part->exchange_bytes = heti_max_size(part->exchange_bytes,

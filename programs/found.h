@@ -24,6 +24,7 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
         at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? ", " : "", (long long)stage->unit_begin);
         if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
         if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, stage->recompute == HET_RECOMPUTE_STAGE ? "R" : "r");
+        if (stage->recompute_units > 0) at += (size_t)snprintf(to + at, capacity - at, "%d", (int)stage->recompute_units);
         if (stage->store > 0) at += (size_t)snprintf(to + at, capacity - at, "s%d", (int)stage->store);
     }
     if (team != NULL && pipeline >= 0 && at < capacity) snprintf(to + at, capacity - at, ", %.0f%% of rows", 100 * share / all);

@@ -584,6 +584,8 @@ void support_draw_recompute(het_plan *plan, uint64_t *seed)
     int64_t i;
     for (i = 0; i < plan->stages; i++) {
         plan->stage[i].recompute = (int32_t)support_below(seed, 3);
+        if (plan->stage[i].recompute == HET_RECOMPUTE_UNIT) /* all of its units, or the first ones */
+            plan->stage[i].recompute_units = (int32_t)((int64_t)(*seed >> 40) % (plan->stage[i].unit_end - plan->stage[i].unit_begin + 1));
         plan->stage[i].keep = support_below(seed, 3) > 0 ? (uint64_t)support_below(seed, (int64_t)1 << plan->slices) : 0;
     }
 }

@@ -318,6 +318,41 @@ static void slices_that_keep_all(void **state)
     fixture_end(&f);
 }
 
+/* A stage's first units recompute: as much as where the description names these, and less the more they are. */
+static void first_units_recompute(void **state)
+{
+    fixture f;
+    int units;
+    size_t before = SIZE_MAX;
+    (void)state;
+    fixture_start(&f, HET_LLAMA);
+    for (units = 1; units <= 2 * f.desc.model.layers + 1; units++) {
+        het_plan *plan = support_plan("dp", "1f1b", 2 * f.desc.model.layers + 2, 1, 1);
+        uint8_t named[32];
+        het_memory memory[2];
+        het_error error;
+        plan->stage[0].recompute = HET_RECOMPUTE_UNIT, plan->stage[0].recompute_units = units;
+        f.desc.layout.plan = plan;
+        check_estimate(&f);
+        EXPECT_ERROR(het_memory_estimate(&f.desc, 0, &memory[0], &error), HET_OK, error.text, "");
+        plan->stage[0].recompute = HET_RECOMPUTE_NONE, plan->stage[0].recompute_units = 0;
+        memset(named, 0, sizeof named);
+        memset(named, 1, (size_t)units);
+        f.desc.layout.recompute_unit = named;
+        EXPECT_ERROR(het_memory_estimate(&f.desc, 0, &memory[1], &error), HET_OK, error.text, "");
+        f.desc.layout.recompute_unit = NULL;
+        assert_true(memory[0].activations == memory[1].activations && memory[0].device == memory[1].device);
+        assert_true(memory[0].activations <= before && (units < 3 || memory[0].activations < before));
+        before = memory[0].activations;
+        plan->stage[0].recompute_units = 1;
+        EXPECT_ERROR(het_plan_check(plan, "here", &error), HET_ERR_INVALID, error.text, "here: pipeline 0, stage 0: 1 of 0 units recompute");
+        plan->stage[0].recompute = HET_RECOMPUTE_UNIT, plan->stage[0].recompute_units = -1;
+        EXPECT_ERROR(het_plan_check(plan, "here", &error), HET_ERR_INVALID, error.text, "here: pipeline 0, stage 0: -1 of");
+        het_plan_free(plan);
+    }
+    fixture_end(&f);
+}
+
 /* Plans and lists of more than memory holds are errors, whichever number it is. */
 static void more_than_there_is(void **state)
 {
@@ -607,7 +642,7 @@ int main(void)
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(outputs_are_null_after_a_failure),
         cmocka_unit_test(steps_do_not_allocate),
-        cmocka_unit_test(estimates_are_exact), cmocka_unit_test(slices_that_keep_all),
+        cmocka_unit_test(estimates_are_exact), cmocka_unit_test(slices_that_keep_all), cmocka_unit_test(first_units_recompute),
         cmocka_unit_test(slices_beyond_the_flags),
         cmocka_unit_test(more_than_there_is),
         cmocka_unit_test(layouts_need_what_they_did),

@@ -103,6 +103,7 @@ static void same_plans(const het_plan *a, const het_plan *b)
         assert_int_equal(a->stage[i].unit_begin, b->stage[i].unit_begin);
         assert_int_equal(a->stage[i].unit_end, b->stage[i].unit_end);
         assert_int_equal(a->stage[i].recompute, b->stage[i].recompute);
+        assert_int_equal(a->stage[i].recompute_units, b->stage[i].recompute_units);
         assert_true(a->stage[i].keep == b->stage[i].keep);
     }
     for (i = 0; i <= a->pipelines; i++) assert_int_equal(a->first_stage[i], b->first_stage[i]);
@@ -171,8 +172,9 @@ static void json(void **state)
     desc.recompute = HET_RECOMPUTE_STAGE; /* also the last one */
     plan = read_plan(&desc,
                      "{\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,3]},{\"units\":[3,5],\"rank\":0,\"recompute\":true},"
-                     "{\"rank\":0,\"units\":[5,8]}]}]}");
-    assert_string_equal(shape(plan, line, sizeof line), "2:0-2R 0:3-4r 0:5-7R");
+                     "{\"rank\":0,\"units\":[5,6]},{\"rank\":1,\"units\":[6,8],\"recompute\":1}]}]}");
+    assert_string_equal(shape(plan, line, sizeof line), "2:0-2R 0:3-4r 0:5-5R 1:6-7r");
+    assert_true(plan->stage[1].recompute_units == 0 && plan->stage[3].recompute_units == 1);
     again = read_plan(&desc, plan_text(plan, &buffer));
     same_plans(plan, again);
     het_plan_free(plan);
@@ -324,6 +326,10 @@ static void plan_errors(void **state)
         { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":[-1]}"), HET_ERR_INVALID, "keep|slice -1|0 to 63" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":2}"), HET_ERR_FORMAT, "byte 56|an array" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":[0.5]}"), HET_ERR_FORMAT, "integer" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":9}"), HET_ERR_INVALID, "pipeline 0, stage 0|9 of 8 units recompute" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":0}"), HET_ERR_FORMAT, "recompute is true, false, a number" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":1.5}"), HET_ERR_FORMAT, "integer" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":\"unit\"}"), HET_ERR_FORMAT, "recompute is true, false, a number" },
         { NULL, ONE("{\"rank\":-1,\"units\":[0,8]}"), HET_ERR_INVALID, "pipeline 0, stage 0|rank -1" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,9]}"), HET_ERR_INVALID, "pipeline 0, stage 0|[0, 9)|chain of 8" },
         { NULL, ONE("{\"rank\":0,\"units\":[-1,8]}"), HET_ERR_INVALID, "pipeline 0, stage 0|[-1, 8)|chain of 8" },

@@ -103,6 +103,9 @@ static het_plan *read_plan(const shape *s, int64_t units)
     plan->updates = s->updates;
     if (s->slices > 1 && s->recompute == HET_RECOMPUTE_STAGE) plan->slice_tokens = 300;
     for (r = 0; r < plan->stages && s->slices > 1; r++) plan->stage[r].keep = (uint64_t)((r * 5 + 1) % (1 << s->slices));
+    for (r = 0; r < plan->stages; r++) /* all of its units, or the first ones */
+        if (plan->stage[r].recompute == HET_RECOMPUTE_UNIT)
+            plan->stage[r].recompute_units = (int32_t)((r + s->micro_batches) % (plan->stage[r].unit_end - plan->stage[r].unit_begin + 1));
     plan->staleness = s->staleness;
     return s->shard > HET_SHARD_STATE || s->keepers > 0 ? divided_plan(s, plan) : plan;
 }
@@ -1289,6 +1292,12 @@ static void costs_of_a_plan(void **state)
     near(costs->costs.stage[0].keep_lean, 16 + 16, "kept where recomputed: the streams");
     near(costs->costs.stage[0].keep_weight, 16 + 16 + 4 + 8 + 32, "kept where all is");
     plan->stage[0].keep = 0;
+    het_plan_costs_free(costs);
+    plan->stage[0].recompute_units = 1; /* a alone */
+    EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+    near(costs->costs.stage[0].backward.base, 1e-4 + 0.002 + 0.02, "backward.base where only a recomputes");
+    near(costs->costs.stage[0].keep_weight, 16 + 16 + 8 + 32, "kept where only a recomputes: all but its 4 bytes");
+    plan->stage[0].recompute_units = 0;
     het_plan_costs_free(costs);
     strcpy(cluster->device[1].profile, "slow");
     EXPECT_ERROR(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error), HET_ERR_INVALID, error.text, "rank 1|\"slow\"|1");

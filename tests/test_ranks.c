@@ -213,6 +213,7 @@ static void slices_keep_keys_and_values(void **state)
         support_run_ranks(&run, cases[i].ranks);
         support_run_plan(&run, cases[i].plan, cases[i].schedule, cases[i].slices);
         if (i % 2) support_draw_recompute(run.plan, &seed);
+        if (i == 1 || i == 3) run.plan->stage[0].recompute_units = 0;
         if (i == 1) run.plan->stage[0].recompute = HET_RECOMPUTE_UNIT, run.plan->stage[0].keep = 6; /* what het_infer takes is lean */
         if (i == 3) run.plan->stage[0].recompute = HET_RECOMPUTE_STAGE, run.plan->stage[0].keep = 5, run.plan->stage[1].store = 1;
         if (i == 4) run.plan->stage[1].store = 1;

@@ -81,6 +81,7 @@ static world *make(int64_t units, int64_t devices)
     w->desc.cluster = &w->cluster;
     w->desc.granules = 8;
     w->desc.granule_tokens = 1;
+    w->desc.recompute_units = HET_NO; /* brute force knows all or none */
     w->desc.allocator = w->profile.allocator;
     return w;
 }
@@ -1498,6 +1499,62 @@ static void lists_for_the_times_are_tried(void **state)
     if (better < 3 || limited == 0) fail_msg("better in %d of 12, with a limit of what ranks keep in %d", better, limited);
 }
 
+/* Of the plan's split what is shortest when stage g's first 0, 1, ... or all units recompute, in every combination that fits. */
+static double shortest_of_all(const world *w, het_plan *plan, int64_t granules, int64_t g)
+{
+    double least = 1e300;
+    int64_t n;
+    if (g == plan->stages) {
+        const judged j = judge(w, plan, granules, -1);
+        return j.fits ? j.seconds : least;
+    }
+    for (n = 0; n <= plan->stage[g].unit_end - plan->stage[g].unit_begin; n++) {
+        double seconds;
+        plan->stage[g].recompute = n > 0 ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
+        plan->stage[g].recompute_units = (int32_t)n;
+        seconds = shortest_of_all(w, plan, granules, g + 1);
+        least = seconds < least ? seconds : least;
+    }
+    return least;
+}
+
+/* As few units recompute as fit: shorter than where all of a stage do or none, and as short as the shortest of the split's combinations. */
+static void as_few_units_recompute_as_fit(void **state)
+{
+    static const char *const names[] = { "1f1b", "gpipe" };
+    int instance, better = 0, some = 0;
+    (void)state;
+    for (instance = 0; instance < 16; instance++) {
+        world *w = make(8, 2 + instance % 2);
+        het_search *all, *few;
+        int64_t i;
+        w->desc.granules = 6;
+        w->desc.schedules = names + instance / 8;
+        w->desc.schedule_count = 1;
+        w->desc.most_granules = 1;
+        for (i = 0; i < 8; i++) w->block[i].elements = 1000000, w->kind[i].keep[HET_KEEP_WEIGHT][0] = 3e6 + 1e5 * (double)((i * 3) % 5);
+        for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = (w->cluster.ranks == 2 ? 90e6 : 64e6) + 2e6 * instance, w->place[i].speed = 1 - 0.1 * (double)i;
+        all = find(w);
+        w->desc.recompute_units = HET_DEFAULT;
+        few = find(w);
+        assert_true(few->found[0].seconds <= all->found[0].seconds);
+        better += few->found[0].seconds < 0.99 * all->found[0].seconds;
+        for (i = 0; i < few->found_count; i++) {
+            het_found *found = &few->found[i];
+            int64_t g, partly = 0;
+            for (g = 0; g < found->plan->stages; g++) partly += found->plan->stage[g].recompute_units > 0;
+            for (g = 0; g < w->cluster.ranks; g++) assert_true(found->memory[g] <= w->place[g].memory);
+            if (partly == 0 || found->plan->stages > 3) continue;
+            assert_true(found->seconds <= shortest_of_all(w, found->plan, found->granules, 0) * (1 + 1e-9));
+            some++;
+        }
+        het_search_free(all);
+        het_search_free(few);
+        end(w);
+    }
+    if (better < 6 || some < 6) fail_msg("better in %d of 16, with some units in %d", better, some);
+}
+
 static void refusals(void **state)
 {
     static const char *const unknown[] = { "1f1b", "bidirectional" };
@@ -1619,7 +1676,8 @@ int main(void)
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
         cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it),
-        cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(lists_for_the_times_are_tried), cmocka_unit_test(refusals),
+        cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(lists_for_the_times_are_tried),
+        cmocka_unit_test(as_few_units_recompute_as_fit), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

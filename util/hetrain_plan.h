@@ -106,8 +106,8 @@ typedef struct het_plan_desc {
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-    "recompute": false (or true: unit by unit; or "stage"), "keep": [0, 3], "store": 2,
-    "updates": 1}, ...]}, ...],
+    "recompute": false (true: unit by unit; 2: its first 2 units; "stage"), "keep": [0, 3],
+    "store": 2, "updates": 1}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
@@ -1319,18 +1319,21 @@ static het_result heti_p_plans_keep(heti_p_plans *r, void *to) {
     return HET_OK;
 }
 
-/* true, false or "stage". */
+/* true, false, a number of units or "stage". */
 static het_result heti_p_plans_recomputes(heti_p_plans *r, void *to) {
-    int32_t *recompute = HETI_T_CAST(int32_t *, to);
-    char text[8];
+    het_stage *stage = HETI_T_CAST(het_stage *, to);
+    char text[8] = "";
+    int64_t units = 0;
     int truth = 0;
-    if (het_json_peek(&r->json) != HET_JSON_STRING) {
-        het_json_boolean(&r->json, &truth);
-        *recompute = truth ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
-    } else if (het_json_string(&r->json, text, sizeof text, NULL)) {
-        *recompute = HET_RECOMPUTE_STAGE;
-        if (strcmp(text, "stage") != 0) het_json_fail(&r->json, "recompute is true, false or \"stage\"");
-    }
+    const het_json_kind kind = het_json_peek(&r->json);
+    if (kind == HET_JSON_NUMBER) truth = het_json_integer(&r->json, &units);
+    else if (kind != HET_JSON_STRING) het_json_boolean(&r->json, &truth);
+    else (void)het_json_string(&r->json, text, sizeof text, NULL);
+    if (kind == HET_JSON_STRING ? strcmp(text, "stage") != 0
+                                : kind == HET_JSON_NUMBER && (units < 1 || units > INT32_MAX))
+        het_json_fail(&r->json, "recompute is true, false, a number of units or \"stage\"");
+    stage->recompute = kind == HET_JSON_STRING ? HET_RECOMPUTE_STAGE : truth ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
+    stage->recompute_units = HETI_T_CAST(int32_t, units);
     return heti_p_plans_syntax(r);
 }
 
@@ -1342,7 +1345,7 @@ static het_result heti_p_plans_stage(heti_p_plans *r, void *first) {
     unsigned seen;
     const heti_p_plans_key keys[] = { { "rank", 0, heti_p_plans_integer, &stage.rank },
                                       { "units", 0, heti_p_plans_units, &stage },
-                                      { "recompute", 0, heti_p_plans_recomputes, &stage.recompute },
+                                      { "recompute", 0, heti_p_plans_recomputes, &stage },
                                       { "store", 0, heti_p_plans_integer, &store },
                                       { "updates", 0, heti_p_plans_integer, &updates },
                                       { "keep", 1, heti_p_plans_keep, &stage.keep }, { NULL, 0, NULL, NULL } };
@@ -2017,9 +2020,11 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
         heti_t_format(&out, "%s\n    {\"share\": %n, \"stages\": [", p > 0 ? "," : "", plan->share[p]);
         for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
             const het_stage *stage = &plan->stage[i];
-            heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
-                          i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
-                          stage->recompute == HET_RECOMPUTE_STAGE ? "\"stage\"" : stage->recompute ? "true" : "false");
+            heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": ",
+                          i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end);
+            if (stage->recompute_units > 0) heti_t_format(&out, "%i", stage->recompute_units);
+            else heti_t_put(&out, stage->recompute == HET_RECOMPUTE_STAGE ? "\"stage\"" : stage->recompute ? "true"
+                                                                                               : "false");
             for (int64_t slice = 0, kept = 0; slice < 64; slice++)
                 if ((stage->keep >> slice & 1) != 0)
                     heti_t_format(&out, kept++ > 0 ? ", %d" : ", \"keep\": [%d", slice);

@@ -447,7 +447,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
    * a schedule of the list, "timed" at the end alone; for "greedy" a memory_limit: none, or a
      whole number up to the length of the longest pipeline
-   * recompute: not, unit by unit or, where B is whole, as a whole, for each device's stages but
+   * recompute: not, unit by unit (in the end some of them: het_search_desc.recompute_units) or,
+     where B is whole, as a whole, for each device's stages but
      those of the last unit alone
    * store: for each device's stages all activations stay, or those of one micro-batch do
      (het_search_desc.store; moves also try two and three)
@@ -500,6 +501,8 @@ typedef struct het_search_desc {
                                          step, in a tenth of the seconds, not with `trials` */
     int64_t schedule_count;
     het_choice recompute;             /* stages may recompute: yes */
+    het_choice recompute_units;       /* in what is found as few units of a stage recompute as fit: yes; up to
+                                         256 stages, not with `trials` */
     het_choice store;                 /* and put activations on the host (het_stage.store): no */
     het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
     het_shard shard;                  /* the most that may be divided: state. More needs sums that are exact */
@@ -1265,6 +1268,13 @@ static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r)
                          whole ? 0 : k->query * heti_s_larger(r->own, r->group * part));
 }
 
+/* Whether unit u of the stage recomputes, by itself or with all of them. */
+static int heti_s_is_again(const het_profile *profile, const het_stage *stage, int64_t u) {
+    if (stage->recompute != HET_RECOMPUTE_UNIT) return stage->recompute == HET_RECOMPUTE_STAGE;
+    return !heti_s_kind_at(profile, u)->loss &&
+        (stage->recompute_units == 0 || u < stage->unit_begin + stage->recompute_units);
+}
+
 /* sliced: 0, 1, or 2 where carries are gathered from the slices. */
 static het_stage_memory heti_s_stage_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
                                             const heti_s_rows *r, double tokens) {
@@ -1275,7 +1285,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
     memset(&m, 0, sizeof m);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = heti_s_kind_at(profile, u);
-        const int again = whole || (stage->recompute && !k->loss), columns = r->columns > 0 && !k->loss;
+        const int again = heti_s_is_again(profile, stage, u), columns = r->columns > 0 && !k->loss;
         const het_kept *bytes = columns ? &k->columns : r->heads > 0 && k->attentions > 0 ? &k->divided : &k->keep;
         double keep[6], call, space = k->workspace;
         for (int how = 0; how < 6; how++) {
@@ -1303,17 +1313,18 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
     return m;
 }
 
-HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
-                                               int recompute, int split, int sliced, double rows, double tokens) {
+static het_stage_memory heti_s_alone_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
+                                            double rows, double tokens) {
     heti_s_rows own = { 0, 0, 0, 0, 1, 1, 1, 0 };
-    het_stage stage;
-    memset(&stage, 0, sizeof stage);
-    stage.unit_begin = unit_begin;
-    stage.unit_end = unit_end;
-    stage.recompute = recompute;
     own.own = own.group = rows;
     own.kept = sliced ? tokens : rows;
-    return heti_s_stage_memory(profile, &stage, split, sliced ? 2 : 0, &own, tokens);
+    return heti_s_stage_memory(profile, stage, split, sliced ? 2 : 0, &own, tokens);
+}
+
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
+                                               int recompute, int split, int sliced, double rows, double tokens) {
+    const het_stage stage = { 0, 0, unit_begin, unit_end, HETI_T_CAST(int32_t, recompute), 0, 0, 0, 0 };
+    return heti_s_alone_memory(profile, &stage, split, sliced, rows, tokens);
 }
 
 /* A rank's sums on their way. */
@@ -1849,7 +1860,7 @@ static void heti_s_add_units(const het_profile *profile, const het_stage *stage,
         to->query += kind->query;
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, device, slowness);
-        if (!stage->recompute || kind->loss || (idle && !whole)) continue;
+        if (!heti_s_is_again(profile, stage, u) || kind->loss || (idle && !whole)) continue;
         heti_s_add_curve(mixed ? &to->again : &to->backward, time->recompute, slowness);
         if (!mixed) heti_s_add_curve(&to->input, time->recompute, slowness);
     }
@@ -1873,15 +1884,16 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     const het_stage *stage = &c->held.plan->stage[g];
     const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
                           slowness;
-    const int kept = stage->keep == 0 ? stage->recompute : 0;
+    het_stage kept = *stage;
     to->chain[0] = heti_s_chain(profile, stage->unit_begin);
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
     heti_s_add_units(profile, stage, times, device, slowness, to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
-    to->keep_weight = het_profile_stage(profile, stage->unit_begin, stage->unit_end, kept, 0, 0, 1, 1).slot;
-    to->keep_lean = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute, 0, 0, 1, 1).slot;
+    if (stage->keep != 0) kept.recompute = HET_RECOMPUTE_NONE;
+    to->keep_weight = heti_s_alone_memory(profile, &kept, 0, 0, 1, 1).slot;
+    to->keep_lean = heti_s_alone_memory(profile, stage, 0, 0, 1, 1).slot;
 }
 
 static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
@@ -6854,6 +6866,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         return HETI_S_BAD(s->error, "het_plan_search: %d granules are more than %d micro-batches of %d", d->granules,
                           d->most_micro_batches, d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
+    if (d->recompute_units != HET_NO) d->recompute_units = d->recompute;
     if (d->store != HET_YES) d->store = HET_NO;
     if (d->slices < 0 || d->slices > 4096)
         return HETI_S_BAD(s->error, "het_plan_search: slices is %d, the range is 0 to 4096", d->slices);
@@ -7941,6 +7954,66 @@ static het_result heti_s_slice(heti_s_seek *s) {
     return result;
 }
 
+/* ---- what was found, with fewer units that recompute ---- */
+
+/* Whether the plan fits as the choice that was judged last would, with as many units of stage g. */
+static het_result heti_s_fits_with(heti_s_seek *s, const heti_s_choice *c, het_plan *plan, int64_t g, int64_t units,
+                                   int *fits) {
+    plan->stage[g].recompute = units > 0 ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
+    plan->stage[g].recompute_units = HETI_T_CAST(int32_t, units);
+    s->plan = *plan;
+    HETI_T_TRY(heti_s_choice_memory(s, c));
+    heti_s_memory_missing(s);
+    *fits = s->missing <= 0;
+    return HET_OK;
+}
+
+/* The plan that was judged last, whose stages one after the other recompute as little as fits.
+   *fewer: some do. */
+static het_result heti_s_recompute_less(heti_s_seek *s, const heti_s_choice *found, het_plan *plan, int *fewer) {
+    heti_s_choice c = *found; /* its devices */
+    int fits;
+    c.state = HETI_S_STATE_EVEN; /* state stays where it is */
+    for (int64_t g = 0; g < plan->stages; g++) {
+        const het_stage was = plan->stage[g];
+        int64_t low = 0, most = was.unit_end - was.unit_begin, high = most;
+        if (was.recompute == HET_RECOMPUTE_NONE) continue;
+        HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, most, &fits));
+        while (fits && low < high) { /* `high` units fit */
+            const int64_t middle = (low + high) / 2;
+            HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, middle, &fits));
+            if (fits) high = middle;
+            else low = middle + 1, fits = 1;
+        }
+        if (high < most) HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, high, fewer));
+        else plan->stage[g] = was;
+    }
+    return HET_OK;
+}
+
+/* Each of the best forms so. */
+static het_result heti_s_recompute_some(heti_s_seek *s) {
+    het_plan *plan[HETI_S_MOST_FOUND];
+    int64_t granules[HETI_S_MOST_FOUND];
+    const int64_t count = s->found_count; /* which changes below */
+    het_result result = HET_OK;
+    for (int64_t i = 0; i < count; i++) {
+        int fewer = 0;
+        plan[i] = NULL, granules[i] = s->found[i].granules;
+        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], NULL, NULL);
+        if (result != HET_OK || s->plan.stages > 256) continue;
+        result = het_plan_copy(&s->plan, &s->allocator, "het_plan_search", &plan[i], s->error);
+        if (result == HET_OK) result = heti_s_recompute_less(s, &s->found[i], plan[i], &fewer);
+        if (!fewer) het_plan_free(plan[i]), plan[i] = NULL;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double missing;
+        if (result == HET_OK && plan[i] != NULL) result = heti_s_judge_fused(s, plan[i], granules[i], &missing);
+        else het_plan_free(plan[i]);
+    }
+    return result;
+}
+
 /* ---- what was found, with lists made for its times ---- */
 
 /* The plan that was judged last, to get lists of "timed": *plan. NULL: they have nothing to order,
@@ -8061,6 +8134,8 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         s.d.seconds = ahead;
         if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
         s.d.seconds = desc->seconds;
+        if (s.d.recompute_units == HET_YES && s.d.trials == 0 && s.result == HET_OK)
+            s.result = heti_s_recompute_some(&s);
         if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_time(&s);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
@@ -8858,7 +8933,8 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
         if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
         HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
         het_plan_micro_batches(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
-        result = heti_s_lists(d->plan, HETI_T_CAST(int64_t *, counts), d->blocks, NULL, &s->allocator, &s->made, s->error);
+        result = heti_s_lists(d->plan, HETI_T_CAST(int64_t *, counts), d->blocks, NULL, &s->allocator, &s->made,
+                              s->error);
         s->allocator.free(s->allocator.user, counts, size);
     } else if (d->schedule->complete) result = het_schedule_check(d->plan, d->blocks, d->schedule, NULL, s->error);
     else result = het_schedule_complete(d->plan, d->blocks, d->schedule, &s->allocator, &s->made, s->error);
