@@ -2516,8 +2516,7 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
 /* Appends to a text; what is there always ends in 0. */
 HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...) { HETI_FORMAT(text, format); }
 
-/* Writes at most capacity characters, always with a final 0; returns the length the whole text
-   needs. */
+/* Writes at most capacity characters, always with a final 0; returns the whole text's length. */
 HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *format, ...) {
     heti_text text = heti_text_in(to, capacity);
     HETI_FORMAT(&text, format);
@@ -2584,8 +2583,7 @@ HETI_UNUSED static size_t heti_max_size(size_t a, size_t b) { return a > b ? a :
 /* a >= 0, b > 0 */
 HETI_UNUSED static int64_t heti_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-/* The next multiple of `to`; SIZE_MAX where there is none, so that the checked sum after it
-   fails. */
+/* The next multiple of `to`; SIZE_MAX where there is none: the checked sum after it fails. */
 HETI_UNUSED static size_t heti_round_up(size_t n, size_t to) {
     size_t rest = n % to;
     if (rest == 0) return n;
@@ -2795,8 +2793,7 @@ HETI_UNUSED static const char *heti_reader_name(const het_reader *reader) {
     return reader->name != NULL ? reader->name : "(memory)";
 }
 
-/* All `size` bytes at `offset`, or HET_ERR_IO. Offsets are checked against reader->size by whoever
-   computes them. */
+/* All `size` bytes at `offset`, or HET_ERR_IO. Callers check offsets against reader->size. */
 HETI_UNUSED static het_result heti_read(const het_reader *reader, uint64_t offset, void *to, size_t size,
                                         het_error *error) {
     char *at = HETI_CAST(char *, to);
@@ -2913,8 +2910,7 @@ static void heti_xxh64_stripe(heti_xxh64 *hash, const unsigned char *from) {
     for (int i = 0; i < 4; i++) hash->lane[i] = heti_xxh64_round(hash->lane[i], heti_load_u64(from + 8 * i));
 }
 
-/* Adds bytes in pieces of any size: whole stripes are hashed from where they lie, the rest
-   waits. */
+/* Adds bytes in pieces of any size: whole stripes are hashed where they lie, the rest waits. */
 HETI_UNUSED static void heti_xxh64_add(heti_xxh64 *hash, const void *data, size_t size) {
     const unsigned char *from = HETI_CAST(const unsigned char *, data);
     if (size == 0) return;
@@ -3003,8 +2999,7 @@ HETI_UNUSED static void heti_sum_join(het_sum *to, const het_sum *from) {
     for (int i = 0; i <= HETI_SUM_LIMBS; i++) to->limb[i] += from->limb[i];
 }
 
-/* Writes sign * limbs as digits of 32 bits, the topmost one larger; returns 0 where the number is
-   negative. */
+/* Writes sign * limbs as digits of 32 bits, the topmost one larger; 0: the number is negative. */
 static int heti_sum_digits(const het_sum *sum, int64_t sign, uint64_t digit[HETI_SUM_LIMBS + 1]) {
     int64_t carry = 0;
     for (int i = 0; i < HETI_SUM_LIMBS; i++) {
@@ -3145,8 +3140,7 @@ static const float heti_erf_outer[8] = {
 static HETI_INLINE uint32_t heti_float_bits(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 static HETI_INLINE float heti_bits_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 
-/* bf16 is the upper half of a float. To it: to the nearest, ties to even; what is not a number
-   stays so. */
+/* bf16 is the upper half of a float. To it: to the nearest, ties to even; NaN stays NaN. */
 static HETI_UNUSED uint16_t heti_bf16_of(float value) {
     const uint32_t bits = heti_float_bits(value);
     if (value != value) return HETI_CAST(uint16_t, bits >> 16 | 0x40u);
@@ -3421,8 +3415,7 @@ static void heti_ref_norm_forward(const het_norm_args *a) {
     }
 }
 
-/* With g = dy gain: dx = rstd (g - mean(g) - xhat mean(g xhat)) + residual. RMSNorm lacks
-   mean(g). */
+/* g = dy gain: dx = rstd (g - mean(g) - xhat mean(g xhat)) + residual. RMSNorm lacks mean(g). */
 static void heti_ref_norm_backward_input(const het_norm_args *a) {
     const float count = HETI_CAST(float, a->width);
     for (int64_t r = 0; r < a->rows; r++) {
@@ -3718,8 +3711,7 @@ static void heti_ref_embedding_forward(const het_embedding_args *a) {
     }
 }
 
-/* dtable[id[r]] += dy[r]: of one granule, the rows that met an entry are one chain. id [rows of the
-   slice] */
+/* dtable[id[r]] += dy[r]: of a granule, rows that met an entry are one chain. id: the slice's */
 static void heti_ref_scatter(const het_embedding_args *a, const het_gradient *gradient, const int32_t *id) {
     for (int64_t g = a->view->granule_begin; heti_ref_trains(gradient) && g < a->view->granule_end; g++) {
         const int64_t first = heti_granule_row(a->view, g), last = heti_granule_row(a->view, g + 1);
@@ -3809,8 +3801,7 @@ static float heti_ref_gradient(const het_gradient *g, int64_t i) {
     return g->exact ? HETI_CAST(float, HETI_CAST(const double *, g->sum)[i]) : HETI_CAST(const float *, g->sum)[i];
 }
 
-/* sum += g^2: blocks of 1,024 elements in double, 16 lanes each, joined by the tree; blocks have no
-   order (>>sum). */
+/* sum += g^2: blocks of 1,024 in double, 16 lanes each joined by the tree, in no order (>>sum). */
 static void heti_ref_sum_squares(const het_sum_squares_args *a) {
     for (int64_t block = 0; block < a->count && heti_ref_trains(a->gradient); block += 1024) {
         double lane[16] = { 0 };
@@ -3881,8 +3872,7 @@ static float heti_scale_factor(const het_elements_args *a) {
    with sin t. Within a quarter turn around a multiple of one, Taylor's polynomials are exact to
    3e-8. */
 
-/* Of a group u, the angle's distance from the nearest quarter turn, in quarters, and which that
-   is. */
+/* Of a group u, the angle's distance from the nearest quarter turn, in quarters, and its number. */
 static void heti_normal_words(const het_normal_args *a, int64_t group, float u[16], float angle[16],
                               uint32_t quarter[16]) {
     uint32_t word[32];
@@ -4316,8 +4306,7 @@ static float heti_float_or(float value, float otherwise) {
     return value == 0.0f ? otherwise : value; /* a NaN stays, for the check to find */
 }
 
-/* Fills every 0. Validates nothing: what cannot be derived from a nonsensical width stays 0 or
-   nonsensical. */
+/* Fills every 0. Validates nothing: what is derived from a nonsensical width is no better. */
 static void heti_model_defaults(het_model_desc *m) {
     int gpt2, neox, qwen;
     int64_t width;
@@ -5153,9 +5142,8 @@ static int heti_spreads(const het_program *p, const het_node *n) {
 static int heti_node_op(const het_unit_call *c, const het_node *n, int way, float *const *dx, het_op *op) {
     const het_program *p = c->info->program;
     const int first = n->inputs > 0 ? n->x[0] : n->y[0], divided = heti_divided_value(p, n);
-    heti_rows r;
+    heti_rows r = HETI_ZEROS;
     if (heti_rule_of(n)->op[way] < 0) return 0;
-    memset(&r, 0, sizeof r);
     r.forward = way == HETI_FORWARD;
     r.view = heti_view_of(c, divided < 0 ? first : divided);
     r.count = divided < 0 ? c->rows : heti_view_rows(r.view);
@@ -5230,8 +5218,7 @@ static void heti_keep_until(het_program *p, int v, int which, het_keep keep) {
     if (keep > home->keep[which]) home->keep[which] = keep;
 }
 
-/* Whether a node's result is made again for backward_weight. bf16 values are kept: they take half
-   the room. */
+/* Whether a node's result is made again for backward_weight. bf16 is kept, half the room. */
 static int heti_again(const het_unit_info *info, const het_node *n) {
     return heti_rule_of(n)->again && info->values != HET_BF16;
 }
@@ -5368,8 +5355,7 @@ static void heti_find_keeps(het_program *p) {
 }
 
 /* Values of bf16 that one product makes for one node lie side by side, where the device takes them
-   so: queries, keys and values, gate and up. It may make them, and dx of their gradients, in one
-   go. */
+   so: queries, keys and values, gate and up. It may make them, and their dx, in one go. */
 static void heti_find_beside(het_program *p) {
     for (int i = 0; i < p->nodes && p->info->values == HET_BF16; i++) {
         const het_node *n = &p->node[i], *made = NULL;
@@ -5583,11 +5569,9 @@ static void heti_find_rounded(het_program *p) {
 /* The largest workspace of the program's ops over `rows` rows. */
 static void heti_program_workspace(const het_program *p, int64_t rows) {
     het_unit_info *info = p->info;
-    het_unit_call shape;
-    het_view view;
+    het_unit_call shape = HETI_ZEROS;
+    het_view view = HETI_ZEROS;
     het_op op;
-    memset(&view, 0, sizeof view);
-    memset(&shape, 0, sizeof shape);
     view.tokens = view.row_end = rows;
     view.sequences = info->max_sequences;
     shape.unit = p->unit;
@@ -5684,8 +5668,7 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
 
 /* A product of one matrix, then the activation of it, or a sum with it: a device may have one op
    for both. Backward the other way round: the activation whose result only a product reads.
-   `first` is in front of `second` in the list. 0: they are not such a pair, or the device has no
-   such op. */
+   `first` is in front of `second` in the list. 0: they are no such pair, or it has no such op. */
 static int heti_fused_op(const het_unit_call *c, const het_node *first, const het_node *second, int way, het_op *op) {
     const int forward = way == HETI_FORWARD, adds = forward && second->kind == HET_NODE_RESIDUAL,
               alone = c->info->program->value[first->y[0]].uses == 1;
@@ -5873,8 +5856,7 @@ static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t w
     return c->team->move(c, own, have, width, all, want, width);
 }
 
-/* Rows of block b of a chain, all columns; none where there is no such block. Blocks are wholes of
-   16 rows, at most 8. */
+/* Rows of block b of a chain, all columns; none: no such one. They are wholes of 16, at most 8. */
 static het_box heti_chain_block(const het_unit_call *c, int64_t b, int64_t blocks, int64_t width) {
     const int64_t first = c->team->view->row_begin, rows = heti_view_rows(c->team->view);
     het_box box = { 0, 0, 0, 0 };
@@ -6092,9 +6074,8 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
 
 static het_result heti_backward_nodes(const het_unit_call *c) {
     const het_program *p = c->info->program;
-    heti_pending flow;
+    heti_pending flow = HETI_ZEROS;
     het_op op;
-    memset(&flow, 0, sizeof flow);
     heti_find_wanted(c, flow.wanted);
     for (int i = 0; i < p->values; i++) {
         const het_value *v = &p->value[i];
@@ -6145,8 +6126,7 @@ HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
 
 /* Rows [begin, end) of the micro-batch, which are granules [g, behind), through a loss unit:
    forward and, in training, both ways back, so that no logits but these exist. The unit's tensors
-   lie at the front of the workspace. The first granules may overwrite a gradient (beta 0), later
-   ones add. */
+   lie at the workspace's front. The first granules may overwrite a gradient, later ones add. */
 static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t end, int64_t g, int64_t behind) {
     const int64_t first = begin - c->view->row_begin;
     het_unit_call own = *c;
@@ -6325,8 +6305,7 @@ static int64_t heti_unit_count(const het_model_desc *m) { return 2 * m->layers +
 static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
     const int64_t every = model->local_loss > 0 ? heti_min(model->local_loss, model->layers) : model->layers,
                   group = (index - 1) / (2 * every + 1), within = (index - 1) % (2 * every + 1);
-    het_unit unit;
-    memset(&unit, 0, sizeof unit);
+    het_unit unit = HETI_ZEROS;
     unit.iface = index == 0 ? &heti_unit_embed : index + 1 == heti_unit_count(model) ? &heti_unit_head :
                  within == 2 * every ? &heti_unit_local_head : within % 2 ? &heti_unit_mlp : &heti_unit_attention;
     unit.model = model;
@@ -6828,8 +6807,7 @@ static het_result heti_plan_check_keepers(const het_plan *plan, const char *wher
     return HET_OK;
 }
 
-/* What follows a unit with a backward pass has one as well, up to a cut; the last unit makes the
-   loss. */
+/* Behind a unit with a backward pass all have one, up to a cut; the last unit makes the loss. */
 static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, het_error *error) {
     for (int64_t u = 0; u < plan->units && plan->cut; u++)
         if (plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
@@ -7411,8 +7389,7 @@ static het_action heti_lists_forward(const heti_lists *l, int64_t stage, int64_t
     return a;
 }
 
-/* Stage g has fewer forward passes than micro-batches and slices: the first missing is below their
-   number + 1. */
+/* Stage g has fewer forward passes than entries: the first missing is below their number + 1. */
 static het_result heti_lists_first_missing(heti_lists *l, int64_t g) {
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank;
@@ -7457,8 +7434,7 @@ static void heti_lists_layout(heti_lists *l) {
     heti_player_layout(&l->player, a, heti_max(plan->ranks, l->block_count));
 }
 
-/* Which stages a rank has, which blocks a unit uses: counted, then filled from the back. How many
-   stages of a pipeline share a rank. */
+/* Which stages a rank has, which blocks a unit uses; how many stages of a pipeline share a rank. */
 static void heti_lists_index(heti_lists *l) {
     const het_plan *plan = l->plan;
     const het_blocks *blocks = l->blocks;
@@ -7997,8 +7973,7 @@ static int heti_lists_owns(const heti_lists *l, int64_t rank, const heti_listed_
 }
 
 /* The next block, *i: behind which, that units of an action's stage use; of a backward action those
-   with gradients from it: I makes those of units with a loss, W the others. -1: there are no
-   more. */
+   with gradients from it: I makes those of units with a loss, W the others. -1: no more. */
 static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_t *i) {
     const het_stage *stage = &l->plan->stage[heti_stage_at(l->plan, a)];
     const int64_t start = l->unit_start[stage->unit_begin];
@@ -8011,8 +7986,7 @@ static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_
     return -1;
 }
 
-/* The rank's blocks, behind which position each one's last gradient of an update lies, and nothing
-   done. */
+/* The rank's blocks, behind which position each one's last gradient of an update is; none done. */
 static void heti_updates_start(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     heti_lists_blocks_of(l, rank);
@@ -8036,8 +8010,7 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
     }
 }
 
-/* F uses what was gathered, or predicts, which only its sole holder can; of a micro-batch all
-   slices use the same. */
+/* F uses what was gathered, or a sole holder predicts; of a micro-batch all slices use the same. */
 static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
     het_action first = *a;
     first.slice = 0;
@@ -8574,8 +8547,7 @@ typedef struct heti_owners {
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, with this from
    its first backward action on (chain), or in the region all units share because it is needed only
    while one unit, or stage, works; or there is one of it on the rank, for all micro-batches.
-   Gathered: each slice's rows are with it, and all rows in the shared region while the unit
-   works. */
+   Gathered: each slice's rows are with it, all rows in the shared region while the unit works. */
 typedef enum heti_region {
     HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_CHAIN, HETI_REGION_SHARED, HETI_REGION_RANK,
     HETI_REGION_GATHERED, HETI_REGIONS
@@ -8644,8 +8616,7 @@ typedef struct heti_communicator {
     int32_t lane;
 } heti_communicator;
 
-/* A rank's end of a group. Each has a queue of its own: what waits for other members holds up
-   nothing else. */
+/* A rank's end of a group, with a queue of its own: waiting for members holds up nothing else. */
 typedef struct heti_endpoint {
     int64_t group, member;    /* into heti_share.group; the rank's number in it */
     het_communicator *handle;        /* NULL: not joined */
@@ -8754,8 +8725,7 @@ typedef struct heti_flows {
     int64_t pieces[2], part;          /* so many of either a peer sends at most; elements in the mean */
 } heti_flows;
 
-/* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has
-   come once. */
+/* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: once. */
 typedef struct heti_graph {
     uint64_t key[2];
     int64_t used;             /* heti_part.works when it came last */
@@ -9087,8 +9057,7 @@ static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
    >>optim  Learning rate, AdamW, Muon.
    ============================================================================================== */
 
-/* The rate of an update counted from 0, where a step makes `updates`: that of a run of as many
-   steps. */
+/* The rate of an update counted from 0, `updates` a step: that of a run of as many steps. */
 static double heti_rate(const het_optimizer_desc *o, int64_t update, int64_t updates) {
     const double rate = HETI_CAST(double, o->learning_rate), lowest = HETI_CAST(double, o->minimum_rate),
                  at = HETI_CAST(double, update), steps = HETI_CAST(double, updates),
@@ -9711,8 +9680,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
     }
 }
 
-/* ---- between processes, outside a step: every process makes the same calls in the same order
-   ---- */
+/* ---- between processes, outside a step: all make the same calls in the same order ---- */
 
 /* What went wrong on a rank that the caller's thread was using becomes the context's error. */
 static het_result heti_move_error(het_ctx *ctx, const heti_rank *r) {
@@ -10105,8 +10073,7 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
     part->ends = part->lanes = 0;
 }
 
-/* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it
-   so far. */
+/* Lets an end's queue wait for an event of the rank's own queue; NULL: for all it was given. */
 static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *event) {
     const het_queue_iface *queues = r->device.iface->queues;
     if (!event) {
@@ -10220,8 +10187,7 @@ static int64_t heti_longest_granule(const het_desc *desc) {
 
 /* ---- the ranks ---- */
 
-/* Which ranks there are: those of this process, or of all processes of the transport one after the
-   other. */
+/* Which ranks there are: those of this process, or of the transport's processes in turn. */
 static het_result heti_find_ranks(het_ctx *ctx) {
     heti_world *w = &ctx->world;
     const het_transport_iface *iface = w->transport.iface;
@@ -10261,8 +10227,7 @@ static het_result heti_open_queue(heti_rank *r) {
                      heti_reason(r->device.iface->last_error(r->device.self), result));
 }
 
-/* Whether the device writes gradients of max_tokens rows without reading them, as final ones or
-   not. */
+/* Whether the device writes (`final`) gradients of max_tokens rows without reading them. */
 static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
     const het_gradient dw = { NULL, final, 0, final, NULL, NULL };
     het_op op = heti_blank_op(HET_OP_LINEAR_BACKWARD_WEIGHT, 0);
@@ -10531,14 +10496,7 @@ static het_result heti_build_chain(het_ctx *ctx) {
     return HET_OK;
 }
 
-static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
-    int64_t i;
-    for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
-    return i < unit->info.parameters;
-}
-
-/* Sorts parameters into blocks, in table order, and lays them out within. Those of one block have
-   the same first unit. */
+/* Parameters into blocks, in table order, and places in them. Those of one have one first unit. */
 static void heti_build_blocks(het_ctx *ctx) {
     heti_chain *chain = &ctx->chain;
     for (int64_t p = 0; p < chain->parameter_count; p++) {
@@ -10546,8 +10504,11 @@ static void heti_build_blocks(het_ctx *ctx) {
         const int64_t *like = chain->unit[parameter->first_unit].parameter;
         het_described_block *block = chain->block + chain->block_count;
         int64_t *use = chain->use + chain->use_count, uses = 0;
-        for (int64_t u = parameter->first_unit; u <= parameter->last_unit; u++)
-            if (heti_unit_uses(&chain->unit[u], p)) use[uses++] = u;
+        for (int64_t u = parameter->first_unit, i; u <= parameter->last_unit; u++) {
+            const het_described_unit *unit = &chain->unit[u];
+            for (i = 0; i < unit->info.parameters && unit->parameter[i] != p; i++) {}
+            if (i < unit->info.parameters) use[uses++] = u;
+        }
         for (; *like != p; like++) {
             block = &chain->block[chain->parameter[*like].block];
             if (block->frozen == parameter->frozen && block->uses == uses && memcmp(chain->use + block->first_use, use,
@@ -10799,8 +10760,7 @@ static int heti_used_within(const het_ctx *ctx, int64_t b, int64_t begin, int64_
 }
 
 /* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a
-   parameter's start (het_sum_squares_args), or only at its start where the optimizer needs whole
-   matrices. */
+   parameter's start (het_sum_squares_args), or that start if the optimizer wants whole matrices. */
 static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
     const int64_t end = ctx->chain.block[block].elements;
     int64_t best = 0;
@@ -10975,8 +10935,7 @@ static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t en
     return 0;
 }
 
-/* Whether a rank reaches the ranks [count] without the host: all are somewhere, and each somewhere
-   else. */
+/* Whether a rank reaches ranks [count] without the host: all are somewhere, not at its place. */
 static int heti_reaches(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count) {
     const uint64_t *place = ctx->world.place;
     for (int64_t i = 0; i < count; i++)
@@ -11369,8 +11328,7 @@ static void heti_layout_stages(heti_rank *r) {
     part->end = HETI_TAKE(&part->stages, heti_endpoint, part->ends + 1);
 }
 
-/* Units of the rank's stages, described with its device, and the most bytes that leave, or come, in
-   one exchange of them. */
+/* Units of the rank's stages, described with its device, and the most bytes of an exchange. */
 static het_result heti_place_units(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -11485,8 +11443,7 @@ static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_
     return next;
 }
 
-/* Where such a block of a unit begins in a buffer that holds them all; with b = -1, how large they
-   are together. */
+/* Where such a block of a unit begins in a buffer of them all; b = -1: how large that is. */
 static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t b) {
     int64_t sum = 0;
     for (int64_t other = heti_next_flowing(ctx, kind, unit, -1); other >= 0 && other != b;
@@ -11551,8 +11508,7 @@ static void heti_collected(const heti_owners *o, int64_t holder, int64_t route, 
     *end = o->cut[*of + ((number + 1) * owners + up) / size];
 }
 
-/* Of these, sums that come from a holder, or new weights that go to it. What a group moves is not
-   among them. */
+/* Of these, sums that come from a holder, or new weights that go to it, but by no group. */
 static void heti_route(const heti_owners *o, int64_t from, int64_t to, int64_t route, int64_t *first, int64_t *end) {
     const int64_t own = heti_cluster_of(o->cluster, o->clusters, to),
                   far = heti_cluster_of(o->cluster, o->clusters, from);
@@ -11617,8 +11573,7 @@ static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version
     return place;
 }
 
-/* Whether holder i of a block has some of its elements [low, high): owns them or, of weights, holds
-   or uses them. */
+/* Whether holder i of a block owns or, of weights, holds or uses some of elements [low, high). */
 static int heti_has_some(const het_ctx *ctx, int64_t b, int64_t i, int weights, int64_t low, int64_t high) {
     const heti_owners *owners = &ctx->share.owners[b];
     heti_box_run run = heti_runs_from(low);
@@ -11861,8 +11816,7 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
     return bytes;
 }
 
-/* Places for the elements [low, high) of a block among the rank's weights; returns where the block
-   would begin. */
+/* Places for elements [low, high) of a block among the rank's weights; returns its begin. */
 static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t high) {
     const int64_t from = heti_weight_place(r->ctx, b, low), at = r->part->weight_elements - from;
     r->part->weight_elements += heti_weight_place(r->ctx, b, high) - from;
@@ -11878,8 +11832,7 @@ static int heti_has_copy(const heti_rank *r, int64_t parameter) {
 
 /* Weights in bf16 beside those that products take: matrices first, so that those of a block that
    share their x lie side by side, then biases. Each begins at 16 bytes and has the rows of 0 behind
-   it that het_linear_part.w_bf16 wants. What is fetched for a call, or used as a box, its ops round
-   themselves. */
+   it that het_linear_part.w_bf16 wants. Of what a call fetches, or uses as a box, its ops round. */
 static void heti_layout_rounded(heti_rank *r) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
@@ -11952,8 +11905,7 @@ static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const
     }
 }
 
-/* The unit that has written what comes into unit i of a stage: cuts pass it on. NULL: none of the
-   stage. */
+/* The stage's unit that has written what comes into unit i: cuts pass it on. NULL: none has. */
 static const heti_placed *heti_writer(const heti_stage *stage, int64_t i) {
     while (i > 0 && stage->unit[i - 1].info.is_loss) i--;
     return i > 0 ? &stage->unit[i - 1] : NULL;
@@ -12331,8 +12283,7 @@ static int heti_updates_often(const het_ctx *ctx) {
     return ctx->share.updates > 1 && ctx->task.job == HETI_JOB_STEP;
 }
 
-/* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
-   limits. */
+/* Plan, schedule and what they decide, but for device memory, from those of ctx->desc. */
 static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_take_plan(ctx));
     HETI_TRY(heti_take_cuts(ctx));
@@ -12421,8 +12372,7 @@ static het_result heti_init_weights(heti_rank *r) {
     return result;
 }
 
-/* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has
-   it. */
+/* cosine, sine [T][rotary / 2] of position * frequency, an angle in float as PyTorch has it. */
 static het_result heti_init_rotary(heti_rank *r) {
     heti_part *part = r->part;
     const het_model_desc *model = &r->ctx->desc.model;
@@ -12525,8 +12475,7 @@ static void heti_free_share(het_ctx *ctx, heti_share *share) {
     heti_arena_end(&share->arena, &ctx->allocator);
 }
 
-/* Releases whatever a context has got so far. The context itself comes from the user's allocator
-   directly. */
+/* Releases whatever a context has got so far. It comes from the user's allocator directly. */
 static void heti_release(het_ctx *ctx) {
     heti_end_threads(ctx);
     heti_close_share(ctx, &ctx->share);
@@ -12615,8 +12564,7 @@ static void heti_tell_kernels(const het_ctx *ctx) {
                     "reference kernels: put hetrain_cpu.h beside hetrain.h, about 90 times faster");
 }
 
-/* All that a context is made for. On failure the error is in ctx->error and heti_release cleans
-   up. */
+/* All that a context is made for. On failure ctx->error says why, and heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
     ctx->desc.host.allocator = ctx->counter.inner;
@@ -12948,8 +12896,7 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
 }
 
 /* The first of the granules [begin, end) at or behind what `before` of `total` shares get of their
-   tokens. One formula for the end of a share and the begin of the next, so that rounding loses no
-   granule. */
+   tokens. One formula for a share's end and the next one's begin, so that no granule is lost. */
 static heti_border heti_cut(const int64_t *start, int64_t begin, int64_t end, double before, double total) {
     const double tokens = before * (HETI_CAST(double, start[end] - start[begin]) / total);
     heti_border border = { begin, start[begin] };
@@ -13096,8 +13043,7 @@ static int heti_goes_forward(const het_action *a) {
     return a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
 }
 
-/* How many of a micro-batch's slices have rows, and the last one that has. Of one slice it is that,
-   with rows or without. */
+/* How many of a micro-batch's slices have rows, and the last that has; an only slice is that. */
 static int64_t heti_slices_with_rows(const het_ctx *ctx, const het_action *a, int64_t *last) {
     const heti_border *cut = heti_cuts_of(ctx, a);
     int64_t count = 0;
@@ -13423,8 +13369,7 @@ static void heti_next_piece(const heti_rank *r, heti_flow *f) {
 
 /* What comes before the first piece of a list behind action number `action`. */
 static heti_flow_piece heti_before_pieces(int64_t action) {
-    heti_flow_piece p;
-    memset(&p, 0, sizeof p);
+    heti_flow_piece p = HETI_ZEROS;
     p.action = action;
     p.unit = p.call = p.block = p.moved = p.parameter = -1;
     return p;
@@ -13716,8 +13661,7 @@ static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int6
            p->weight_offset;
 }
 
-/* Before a call of a unit: all weights that it uses are in a buffer, those of int8 as floats in
-   another. */
+/* Before a unit's call: all weights that it uses are in a buffer, int8 as floats in another. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     if (r->part->flow.floats[1] > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
@@ -13880,8 +13824,7 @@ static het_result heti_start_moves(heti_rank *r, const het_action *a, het_record
 
 static het_result heti_try_steps(heti_rank *r);
 
-/* Takes what has come and gives what is next, as far as it goes without waiting: groups and
-   flows. */
+/* Takes what has come and gives what is next of groups and flows, without waiting. */
 static het_result heti_progress(heti_rank *r) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
     heti_part *part = r->part;
@@ -14053,8 +13996,7 @@ static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
     }
 }
 
-/* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
-   slice that has rows. */
+/* Places for activations of a slice going forward; the first with rows loads its micro-batch. */
 static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const het_action *a, heti_slot **slot) {
     heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
     const int loads = !batch_slot;
@@ -14082,8 +14024,7 @@ static void heti_close_slot(heti_slot *slot) {
     slot->batch_slot = NULL;
 }
 
-/* Those of a micro-batch that only goes forward: where later slices read what they keep, behind the
-   last one. */
+/* Of a micro-batch that only goes forward: where later slices read them, behind the last one. */
 static void heti_close_slots(heti_rank *r, const heti_stage *stage, const het_action *a) {
     const heti_batch_slot *batch_slot = heti_find_batch_slot(r, stage->number, a->micro_batch);
     int64_t last = 0;
@@ -14539,8 +14480,7 @@ static heti_passage heti_passage_of(const heti_rank *r, const het_action *a, con
     return p;
 }
 
-/* The part of a passage between the rank and one member of the neighbouring stage: the rows that
-   both have. */
+/* A passage between the rank and one member of the neighbouring stage: the rows that both have. */
 typedef struct heti_crossing {
     int64_t member, rank;        /* the other one */
     int64_t first, rows;         /* the first of the rank's rows, how many */
@@ -14689,11 +14629,9 @@ static het_result heti_check_envelope(heti_rank *r, const heti_message *message,
     heti_envelope envelope;
     memcpy(&envelope, message->data + x->at, sizeof envelope);
     if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, key))
-        return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sent what belongs to step %d, stage %d, micro-batch %d "
-                              "instead of stage %d, micro-batch %d", x->rank, envelope.step + 1,
-                              HETI_CAST(int64_t, envelope.action.stage),
-                              HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key->stage),
-                              HETI_CAST(int64_t, key->micro_batch));
+        return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sent what belongs to step %d, stage %i, micro-batch %i "
+                              "instead of stage %i, micro-batch %i", x->rank, envelope.step + 1, envelope.action.stage,
+                              envelope.action.micro_batch, key->stage, key->micro_batch);
     if (envelope.size == HETI_CAST(int64_t, x->size)) return HET_OK;
     return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sends a message of %d bytes, expected are %u", x->rank,
                           envelope.size, HETI_CAST(uint64_t, x->size));
@@ -14736,8 +14674,7 @@ static het_box heti_both(const het_box *a, const het_box *b) {
     return box;
 }
 
-/* Part of a tensor on the device. Rows that lie apart, or where the host does not see them, pass
-   through `data`. */
+/* Part of a tensor on the device. Rows apart, or where the host sees none, pass through `data`. */
 typedef struct heti_piece {
     char *first;                 /* its first element on the device */
     size_t row, step, rows;      /* bytes of a row, and from one to the next; how many */
@@ -14810,16 +14747,14 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     return heti_sync(r);
 }
 
-/* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of
-   one sequence ---- */
+/* ---- inference: one pipeline's stages, over rows [past, past + count) of one sequence ---- */
 
 /* The places that keep a stage's keys and values between calls. */
 static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot) {
     const heti_task *task = &r->ctx->task;
     const int64_t end = task->past + task->count, sequence[2] = { 0, end }, granule[2] = { task->past, end };
     heti_batch_slot *batch_slot = &r->part->batch_slot[stage];
-    het_batch b;
-    memset(&b, 0, sizeof b);
+    het_batch b = HETI_ZEROS;
     b.tokens = end;
     b.sequences = b.granules = 1;
     b.sequence_start = sequence;
@@ -14917,9 +14852,8 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
               *from = takes ? place : slot, *to = takes ? slot : place;
     const size_t bytes = heti_stage_bytes(stage);
     if (!batch_slot || !slot || !place)
-        return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
-                              slot ? "place" : "slot", HETI_CAST(int64_t, a->micro_batch),
-                              HETI_CAST(int64_t, a->slice));
+        return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %i, slice %i",
+                              slot ? "place" : "slot", a->micro_batch, a->slice);
     r->present->bytes = HETI_CAST(int64_t, bytes);
     if (!part->places) {
         HETI_TRY(heti_await_moved(r, slot));
@@ -15139,8 +15073,7 @@ static void heti_set_rates(heti_rank *r, int64_t count, int64_t updates) {
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
 }
 
-/* The scalars of a block's update number `count` of all: terms, which have the step's weight, take
-   `weight`. */
+/* The scalars of a block's update number `count`: terms, weighed for the step, take `weight`. */
 static het_result heti_set_update_scalars(heti_rank *r, int64_t b, int64_t count, double weight, float rates) {
     het_step_scalars *s = &r->host_scalars;
     heti_set_rates(r, count, heti_updates_of_block(r->ctx, b));
@@ -15306,15 +15239,13 @@ static het_result heti_run_action(heti_rank *r, const het_action *a) {
         if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
         break;
     default:
-        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
-                         HETI_CAST(int64_t, a->kind));
+        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %i", r->rank, a->kind);
     }
     return heti_start_moves(r, a, r->present);
 }
 
 #ifdef HETI_THREADS
-/* het_desc.emulate.test_hang: the rank stops answering, as if its machine were gone, until another
-   one notices. */
+/* het_desc.emulate.test_hang: as if its machine were gone, until another rank notices. */
 static het_result heti_fall_silent(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const double since = heti_now();
@@ -15379,8 +15310,7 @@ static het_result heti_set_scalars(heti_rank *r) {
     return heti_copy_in(r, r->part->scalars, s, 1, sizeof *s);
 }
 
-/* Clears the sums of a step, or marks them as empty where products may write first, and sets each
-   parameter's grid. */
+/* Clears a step's sums, or marks them as empty where products may write first, and sets grids. */
 static het_result heti_begin_sums(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -15554,8 +15484,7 @@ static void heti_set_grid(het_ctx *ctx, heti_job job) {
     }
 }
 
-/* Sets exponents from the maxima of an attempt: those that were too small or unknown (repeat), or
-   all (accepted). */
+/* Exponents from an attempt's maxima: those too small or unknown (repeat), or all (accepted). */
 static void heti_set_exponents(het_ctx *ctx, int repeat) {
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         heti_parameter *parameter = &ctx->chain.parameter[p];
@@ -15629,10 +15558,9 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
     const int infinite = p >= 0 && v->maximum[p] >= 0x7f800000u;
     char what[112] = "loss or gradient norm is not finite", where[128] = "";
     if (spike)
-        (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %d steps + %g deviations",
+        (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %i steps + %g deviations",
                           by_loss ? "loss" : "gradient norm", by_loss ? info->loss : info->gradient_norm,
-                          by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY),
-                          ctx->desc.guard.spike);
+                          by_loss ? v->spike_loss : v->spike_norm, HETRAIN_LOSS_HISTORY, ctx->desc.guard.spike);
     if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite",
                                     ctx->chain.parameter[p].desc.name);
     if (p >= 0) {
@@ -15693,9 +15621,8 @@ static void heti_weigh_updates(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->chain.block_count * ctx->share.updates; i++) ctx->share.update[i].weight = 0.0;
     for (int64_t i = 0; i < s->start[s->ranks]; i++) {
         const het_action *a = &s->action[i];
-        het_sum sum;
+        het_sum sum = HETI_ZEROS;
         if (!heti_goes_back(a) || a->slice > 0 || a->micro_batch >= ctx->share.batch_count[a->pipeline]) continue;
-        memset(&sum, 0, sizeof sum);
         heti_sum_weights(&ctx->task.batches[heti_batch_of(ctx, a)], &sum);
         for (int64_t b = 0; b < ctx->chain.block_count; b++) {
             const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
@@ -15725,7 +15652,7 @@ static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
 }
 
 static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *out, int update) {
-    het_step_info info;
+    het_step_info info = HETI_ZEROS;
     int64_t p;
     if (ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", ctx->call);
@@ -15733,7 +15660,6 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
     if (count > ctx->desc.limits.max_micro_batches)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", ctx->call, count,
                          ctx->desc.limits.max_micro_batches);
-    memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->chain.parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->chain.parameter[p].exponent;
     heti_set_spike(ctx);
     HETI_TRY(heti_deal(ctx, batches, count));
@@ -15761,8 +15687,7 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
 /* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     het_step_info unasked;
-    het_sum loss;
-    memset(&loss, 0, sizeof loss);
+    het_sum loss = HETI_ZEROS;
     HETI_TRY(heti_check_step(ctx, batches, count));
     for (int64_t first = 0, n; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
@@ -16032,8 +15957,7 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, 
     return HET_OK;
 }
 
-/* Writes elements [first, first + count) of an array (not a gradient) on every rank that has some
-   of them. */
+/* Writes elements [first, first + count) of a weight or moment on all ranks that have some. */
 static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                     const float *from) {
     const heti_parameter *p = &ctx->chain.parameter[index];
@@ -16095,8 +16019,7 @@ HETRAIN_API int32_t het_get_status(const het_ctx *ctx) {
 
 static het_result heti_check_parts(het_ctx *ctx, int32_t parts) {
     if (parts < 1 || parts > (HET_WEIGHTS_INCOMPLETE | HET_STATE_INCOMPLETE))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parts %d, must be 1 .. 3", ctx->call,
-                         HETI_CAST(int64_t, parts));
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parts %i, must be 1 .. 3", ctx->call, parts);
     if ((parts & HET_STATE_INCOMPLETE) && ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", ctx->call);
     return HET_OK;
@@ -16131,9 +16054,8 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
         HETI_TRY(heti_check_recent(&ctx->error, recent));
         for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
-                return heti_fail(&ctx->error, HET_ERR_INVALID,
-                                 "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
-                                 ctx->chain.parameter[p].desc.name, HETI_CAST(int64_t, exponents[p]));
+                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %i, must be "
+                                 "-200 .. 200", ctx->chain.parameter[p].desc.name, exponents[p]);
         for (int64_t p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = exponents[p];
         ctx->step = step;
         memset(&ctx->verdict.recent, 0, sizeof ctx->verdict.recent);
@@ -16249,8 +16171,7 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
-/* What one owner has of a parameter's weight or of one of its moments, at most 2 HETI_STAGING
-   elements. */
+/* What one owner has of a parameter's weight or moment, at most 2 HETI_STAGING elements. */
 typedef struct heti_extent { int64_t parameter, first, count, rank; het_array array; } heti_extent;
 
 /* The next extent of blocks with such owners; all zeros come before the first. */
@@ -16275,8 +16196,7 @@ static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, het
 
 /* The elements that local ranks own; with `to` they are copied there. */
 static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
-    heti_extent extent;
-    memset(&extent, 0, sizeof extent);
+    heti_extent extent = HETI_ZEROS;
     for (*count = 0; heti_next_extent(ctx, ctx->share.owners, &extent); ) {
         heti_rank *r = heti_local_rank(ctx, extent.rank);
         if (!r) continue;
@@ -16305,8 +16225,7 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
 /* Extents staged by their owners `from` go to their holders in the share in use. Every process
    walks over all of them. */
 static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, float *staged) {
-    heti_extent extent;
-    memset(&extent, 0, sizeof extent);
+    heti_extent extent = HETI_ZEROS;
     while (heti_next_extent(ctx, from, &extent)) {
         const int local = heti_local_rank(ctx, extent.rank) != NULL;
         float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].part->staging));
@@ -16362,8 +16281,7 @@ static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
         }
 }
 
-/* From here on there is no way back but through `staged`: the old share's device memory goes before
-   the new one's comes. */
+/* From here on only `staged` leads back: the old share's device memory goes before new comes. */
 static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *staged) {
     heti_close_memories(ctx);
     heti_swap_shares(ctx, aside);
@@ -16401,12 +16319,10 @@ static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
 
 /* `together`: set once all processes know the same result. */
 static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *together) {
-    heti_share aside; /* first the new one, once it is built the old one */
-    heti_arena staging;
+    heti_share aside = HETI_ZEROS; /* first the new one, once it is built the old one */
+    heti_arena staging = HETI_ZEROS;
     float *staged = NULL;
     int64_t floats;
-    memset(&aside, 0, sizeof aside);
-    memset(&staging, 0, sizeof staging);
     HETI_TRY(heti_stage_extents(ctx, NULL, &floats));
     (void)HETI_TAKE(&staging, float, floats + 1);
     het_result result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
@@ -16442,10 +16358,9 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
 }
 
 HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc) {
-    het_replan_desc none;
+    het_replan_desc none = HETI_ZEROS;
     int together = 0;
     HETI_TRY(heti_enter(ctx, "het_replan"));
-    memset(&none, 0, sizeof none);
     const het_result result = heti_replan(ctx, desc ? desc : &none, &together);
     return together ? heti_leave_together(ctx, result) : heti_leave(ctx, result);
 }
@@ -16515,8 +16430,7 @@ struct het_data {
 
 #define HETI_DATA_BLOCK 65536 /* bytes a read while checking */
 
-/* Checks `count` stored tokens, the first of which is token `number` of the file, and converts them
-   where `to` is given. */
+/* Checks `count` stored tokens, the file's from `number` on, into `to` where it is given. */
 static het_result heti_data_convert(het_data *data, const unsigned char *from, int64_t number, int64_t count,
                                     int32_t *to, het_error *error) {
     for (int64_t i = 0; i < count; i++, from += data->token_bytes) {
@@ -16642,8 +16556,7 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
     data->granule_start = HETI_TAKE(arena, int64_t, batches * (data->granule_limit + 1));
 }
 
-/* The open data in memory: a copy of *plan with its arrays. NULL: out of memory, or sizes beyond
-   it. */
+/* The open data: a copy of *plan with its arrays. NULL: out of memory, or sizes beyond it. */
 static het_data *heti_data_make(het_data *plan) {
     heti_arena arena = HETI_ZEROS;
     (void)HETI_TAKE(&arena, het_data, 1);
@@ -16657,8 +16570,7 @@ static het_data *heti_data_make(het_data *plan) {
     return data;
 }
 
-/* The default of a setting that is 0; within [1, 2^31). With these limits every product below fits
-   63 bits. */
+/* The default of a setting that is 0; within [1, 2^31), so that products below fit 63 bits. */
 static het_result heti_data_setting(het_error *error, const char *name, int64_t fallback, int64_t *value) {
     if (*value == 0) *value = fallback;
     if (*value >= 1 && *value <= INT32_MAX) return HET_OK;
@@ -16878,8 +16790,7 @@ static het_result heti_train_step(heti_train *t, int64_t step) {
     return result == HET_OK ? HET_OK : heti_fail(t->error, result, "het_train: stopped by the progress callback");
 }
 
-/* Makes the context and runs the loop. On failure t->ctx, if it was made, is destroyed by the
-   caller. */
+/* Makes the context and runs the loop. On failure the caller destroys t->ctx, if it was made. */
 static het_result heti_train_run(heti_train *t) {
     size_t size = HETI_CAST(size_t, t->desc.micro_batches) * sizeof *t->batch;
     het_result result = HET_OK;
@@ -16986,8 +16897,7 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
 
 #ifndef HETRAIN_NO_STDIO
 
-/* C99's fseek takes a long: where that has 32 bits and the system is not Windows, files end at 2
-   GiB. */
+/* C99's fseek takes a long: where that has 32 bits, but not on Windows, files end at 2 GiB. */
 #ifdef _WIN32
 typedef int64_t heti_offset;
 static int heti_file_seek(FILE *file, heti_offset offset, int from) { return _fseeki64(file, offset, from); }
@@ -16998,8 +16908,7 @@ static int heti_file_seek(FILE *file, heti_offset offset, int from) { return fse
 static heti_offset heti_file_tell(FILE *file) { return ftell(file); }
 #endif
 
-/* A het_reader.read over a FILE. Every read seeks: two readers of one file would need two FILEs
-   anyway. */
+/* A het_reader.read over a FILE. Every read seeks: two readers of one file need two FILEs. */
 static int64_t heti_file_read(void *user, uint64_t offset, void *to, size_t size) {
     FILE *file = HETI_CAST(FILE *, user);
     heti_offset at = HETI_CAST(heti_offset, offset);
