@@ -1561,6 +1561,7 @@ typedef struct het_play {
     const het_plan *plan;
     const int64_t *counts;            /* [pipelines] micro-batches */
     het_play_stage *stage;            /* [plan->stages] */
+    int64_t *rank_start, *rank_stage; /* [ranks + 1], [stages]: rank r has the stages rank_stage[rank_start[r]] ... */
 } het_play;
 
 /* Which action a free rank takes: the rule of a schedule. */
@@ -3235,9 +3236,8 @@ static double heti_exp_parts(double high, double low) {
     return ldexp(1.0 + r, HETI_CAST(int, n));
 }
 
-/* log(x) = high + low to about 2^-70 of its size, for finite x > 0.
-   x = m 2^e; s = (m - 1) / (m + 1); log m = 2 s + 2/3 s^3 + s^5 p(s^2), the first two in two
-   doubles each. */
+/* log(x) = high + low to about 2^-70 of its size, for finite x > 0. x = m 2^e; s = (m - 1) / (m +
+   1); log m = 2 s + 2/3 s^3 + s^5 p(s^2), the first two in two doubles each. */
 static double heti_log_parts(double x, double *low) {
     static const double heti_coefficient[9] = {
         0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414, 0.15384621303440424, 0.1333302769202909,
@@ -3549,8 +3549,7 @@ typedef struct heti_ref_row {
     const int32_t *relation;  /* of its keys; NULL: no bias */
 } heti_ref_row;
 
-/* Keys [*first, *last) of a sequence of `end` that a query sees. Without causality a window is
-   centred on the query. */
+/* Keys [*first, *last) of a sequence of `end` that a query sees: if not causal, around it. */
 static void heti_sees(const het_attention_args *a, int64_t end, int64_t query, int64_t *first, int64_t *last) {
     const int64_t window = a->window, behind = a->causal ? window - 1 : (window - 1) / 2, ahead = window / 2;
     *first = window > 0 ? heti_max(0, query - behind) : 0;
@@ -5585,8 +5584,7 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
                 info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
 
-/* The tensors of a loss unit, of the rows it takes at a time, one behind the other from `base` on.
-   Returns their bytes. */
+/* A loss unit's tensors, of the rows it takes at a time, from `base` on. Returns their bytes. */
 static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
     size_t used = 0;
     for (int t = 0; t < HETRAIN_MAX_UNIT_TENSORS && info->tensor[t].width > 0; t++) {
@@ -6450,7 +6448,7 @@ static int64_t heti_leader(const het_plan *plan, int64_t rank) {
 /* Whether a rank, or its team, has a stage. */
 static int heti_has_stages(const het_plan *plan, int64_t rank) {
     const int64_t leader = heti_leader(plan, rank);
-    int64_t s = 0;
+    int64_t s = leader < plan->stages && plan->stage[leader].rank == leader ? leader : 0; /* mostly there */
     while (s < plan->stages && plan->stage[s].rank != leader) s++;
     return s < plan->stages;
 }
@@ -7038,14 +7036,24 @@ static void heti_rule_end(void *user, int64_t rank) {
 static void heti_rule_layout(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
+    m->play.rank_start = HETI_TAKE(&m->arena, int64_t, plan->ranks + 1);
+    m->play.rank_stage = HETI_TAKE(&m->arena, int64_t, plan->stages);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     heti_player_layout(&m->player, &m->arena, plan->ranks);
+}
+
+/* Which stages a rank has: counted, then filled from the back. */
+static void heti_index_stages(const het_plan *plan, int64_t *start, int64_t *stage) {
+    for (int64_t i = 0; i < plan->stages; i++) start[plan->stage[i].rank]++;
+    for (int64_t i = 0; i < plan->ranks; i++) start[i + 1] += start[i];
+    for (int64_t i = plan->stages - 1; i >= 0; i--) stage[--start[plan->stage[i].rank]] = i;
 }
 
 /* Stages, and where each rank's list begins. */
 static void heti_rule_stages(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
     int64_t *start = m->lists->start;
+    heti_index_stages(plan, m->play.rank_start, m->play.rank_stage);
     for (int64_t s = 0; s < plan->stages; s++) {
         const int64_t p = plan->stage[s].pipeline;
         het_play_stage *stage = &m->play.stage[s];
@@ -7122,13 +7130,13 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
    for each stage behind it, up to a cut; on one with several, all forwards before all backwards. */
 static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     const het_plan *plan = play->plan;
-    int64_t backward = -1, forwards = 0, stages = 0;
+    const int64_t first = play->rank_start[rank], stages = play->rank_start[rank + 1] - first;
+    int64_t backward = -1, forwards = 0;
     (void)user;
-    for (int64_t s = 0; s < plan->stages; s++) stages += plan->stage[s].rank == rank;
-    for (int64_t s = 0; s < plan->stages; s++) {
+    for (int64_t i = first; i < first + stages; i++) {
+        const int64_t s = play->rank_stage[i];
         const het_play_stage *at = &play->stage[s];
         const int64_t open = at->begun[HETI_PLAY_F] - at->done[HETI_PLAY_I];
-        if (plan->stage[s].rank != rank) continue;
         forwards += at->items - at->begun[HETI_PLAY_F];
         stage[0] = s;
         kind[0] = HET_ACTION_F;
@@ -7192,10 +7200,14 @@ typedef struct heti_listed_rank {
     double peak;
 } heti_listed_rank;
 
+enum { HETI_LISTS_OF_NONE = -2, HETI_LISTS_OF_ALL = -1 };
+
 typedef struct heti_lists {
     const het_plan *plan;
     const het_blocks *blocks;      /* NULL: one block a unit */
     const het_schedule *schedule;
+    int64_t whose;                 /* HETI_LISTS_OF_NONE: nothing is completed; of all ranks, or of this one */
+    int64_t actions;               /* of all ranks' complete lists */
     het_schedule *to;              /* what is completed; NULL: nothing is */
     het_schedule *placed;          /* compute lists with REDUCE, STEP and GATHER of several updates */
     int64_t placed_count;          /* actions of it */
@@ -7438,10 +7450,8 @@ static void heti_lists_layout(heti_lists *l) {
 static void heti_lists_index(heti_lists *l) {
     const het_plan *plan = l->plan;
     const het_blocks *blocks = l->blocks;
-    int64_t *rank = l->rank_start, *unit = l->unit_start;
-    for (int64_t i = 0; i < plan->stages; i++) rank[plan->stage[i].rank]++;
-    for (int64_t i = 0; i < plan->ranks; i++) rank[i + 1] += rank[i];
-    for (int64_t i = plan->stages - 1; i >= 0; i--) l->rank_stage[--rank[plan->stage[i].rank]] = i;
+    int64_t *unit = l->unit_start;
+    heti_index_stages(plan, l->rank_start, l->rank_stage);
     for (int64_t i = 0; i < l->uses; i++) unit[blocks ? blocks->unit[i] : i]++;
     for (int64_t i = 0; i < plan->units; i++) unit[i + 1] += unit[i];
     for (int64_t i = l->uses - 1, b = l->block_count - 1; i >= 0; i--) {
@@ -7611,7 +7621,12 @@ static het_result heti_lists_check_entries(const heti_lists *l) {
    follow: a RECV waits for nobody, and enters at that moment or earlier, before what its rank works
    on or has worked on last, so that the message travels meanwhile. */
 
+static int heti_is_recorded(const heti_lists *l, int64_t rank) {
+    return l->whose == rank || l->whose == HETI_LISTS_OF_ALL;
+}
+
 static void heti_complete_add(heti_lists *l, int64_t rank, het_action a) {
+    if (!heti_is_recorded(l, rank)) return;
     HETRAIN_ASSERT(l->rank[rank].length < l->to->start[rank + 1] - l->to->start[rank]);
     l->to->action[l->to->start[rank] + l->rank[rank].length++] = a;
 }
@@ -7622,6 +7637,7 @@ static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, c
     het_action *list = l->to->action + l->to->start[taker];
     const int64_t at = l->rank[taker].open, behind = l->rank[taker].length - at;
     heti_complete_add(l, rank, heti_lists_other(a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0));
+    if (!heti_is_recorded(l, taker)) return;
     HETRAIN_ASSERT(behind >= 0 && l->rank[taker].length < l->to->start[taker + 1] - l->to->start[taker]);
     memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
     list[at] = heti_lists_other(a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, forward ? 1 : -1);
@@ -7682,8 +7698,7 @@ static int heti_play_transfer(heti_lists *l, int64_t rank, const het_action *a) 
     return 1;
 }
 
-/* The rank joins those that wait for a block, or for VERDICT. The last of its holders lets all go
-   on. */
+/* The rank joins those that wait for a block, or for VERDICT. The last holder lets all go on. */
 static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block) {
     l->player.taken[rank] = 1;
     l->rank[rank].next = block->arrived > 0 ? block->first : -1;
@@ -7902,7 +7917,11 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
 static het_result heti_complete_room(heti_lists *l) {
     const int64_t ranks = l->plan->ranks;
     int64_t total = 0;
-    for (int64_t r = 0; r < ranks; r++) total += l->rank[r].length = heti_complete_count(l, r);
+    for (int64_t r = 0; r < ranks; r++) {
+        const int64_t count = heti_complete_count(l, r);
+        l->actions += count;
+        total += l->rank[r].length = heti_is_recorded(l, r) ? count : 0;
+    }
     HETI_TRY(heti_schedule_like(l->schedule, total, &l->allocator, l->where, &l->to, l->error));
     for (int64_t r = 0; r < ranks; r++) {
         l->to->start[r + 1] = l->to->start[r] + l->rank[r].length;
@@ -7938,7 +7957,9 @@ static void heti_complete_last(heti_lists *l, int64_t rank) {
    before it allow: moved in from the back. Then VERDICT, then STEP and GATHER by number. */
 static void heti_complete_tail(heti_lists *l, int64_t rank) {
     het_action *to = l->to->action + l->to->start[rank];
-    int64_t i, behind = 0, from = l->rank[rank].length - 1, last = from + l->held_count;
+    int64_t i, behind = 0, from = l->rank[rank].length - 1, last;
+    heti_lists_blocks_of(l, rank);
+    last = from + l->held_count;
     heti_complete_sort(l, 1);
     for (i = 0; i < l->held_count; i++)
         l->block[l->held[i]].behind = behind = heti_max(l->block[l->held[i]].behind, behind);
@@ -8197,7 +8218,8 @@ static het_result heti_updates_place(heti_lists *l) {
 
 /* ---- check and complete ---- */
 
-static het_result heti_lists_prove(heti_lists *l, int completes) {
+static het_result heti_lists_prove(heti_lists *l) {
+    const int completes = l->whose != HETI_LISTS_OF_NONE;
     double slices = 0.0;
     if (completes) HETI_TRY(heti_lists_compute_only(l, "only compute actions can be completed"));
     for (int64_t i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
@@ -8210,27 +8232,26 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     HETI_TRY(heti_play(l, 0));
     if (l->updates > 1) return HET_OK; /* REDUCE, STEP and GATHER were played as they wait */
     for (int64_t i = 0; i < l->plan->ranks && completes; i++) {
-        heti_complete_last(l, i);
+        if (heti_is_recorded(l, i)) heti_complete_last(l, i);
         heti_lists_blocks_of(l, i); /* after all of them `when` is known */
     }
-    for (int64_t i = 0; i < l->plan->ranks && completes; i++) {
-        heti_lists_blocks_of(l, i);
-        heti_complete_tail(l, i);
-    }
+    for (int64_t i = 0; i < l->plan->ranks; i++)
+        if (heti_is_recorded(l, i)) heti_complete_tail(l, i);
     if (!l->schedule->complete) return HET_OK;
     HETI_TRY(heti_play(l, HET_ACTION_REDUCE));
     return heti_play(l, HET_ACTION_GATHER);
 }
 
-/* Tables for a schedule whose numbers are all in range, its proof and, where it `completes`, new
-   lists in l->to. heti_lists_end in any case. */
+/* Tables for a schedule whose numbers are all in range, its proof, and complete lists of `whose` in
+   l->to. heti_lists_end in any case. */
 static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
-                                 const het_schedule *schedule, const het_allocator *allocator, int completes,
+                                 const het_schedule *schedule, const het_allocator *allocator, int64_t whose,
                                  const char *where, het_error *error) {
     memset(l, 0, sizeof *l);
     l->plan = plan;
     l->blocks = blocks;
     l->schedule = schedule;
+    l->whose = whose;
     l->where = where;
     l->error = error;
     HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
@@ -8242,15 +8263,16 @@ static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_
     HETI_TRY(heti_lists_check_forwards(l));
     heti_lists_index(l);
     for (int64_t i = 0; i < plan->ranks; i++) {
+        const int64_t ranks = heti_team_size(plan, i);
         heti_lists_blocks_of(l, i);
         for (int64_t k = 0; k < l->held_count; k++) {
             l->block[l->held[k]].holders++;
-            l->block[l->held[k]].ranks += heti_team_size(plan, i);
+            l->block[l->held[k]].ranks += ranks;
             l->block[l->held[k]].shares += plan->state_share[i];
         }
     }
     l->block[l->block_count].holders = plan->ranks;
-    return heti_lists_prove(l, completes);
+    return heti_lists_prove(l);
 }
 
 static void heti_lists_end(heti_lists *l) {
@@ -8263,25 +8285,37 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     heti_lists l;
     het_result result;
     HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, "het_schedule_check", error));
-    result = heti_lists_run(&l, plan, blocks, schedule, &schedule->allocator, 0, "het_schedule_check", error);
+    result = heti_lists_run(&l, plan, blocks, schedule, &schedule->allocator, HETI_LISTS_OF_NONE, "het_schedule_check",
+                            error);
     for (int64_t i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
     heti_lists_end(&l);
+    return result;
+}
+
+/* het_schedule_complete, of one rank's list alone or HETI_LISTS_OF_ALL. bytes: what all take. */
+static het_result heti_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                int64_t whose, const het_allocator *allocator, het_schedule **schedule, size_t *bytes,
+                                het_error *error) {
+    static const char heti_where[] = "het_schedule_complete";
+    heti_lists l;
+    heti_arena all = HETI_ZEROS;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
+    result = heti_lists_run(&l, plan, blocks, compute, allocator, whose, heti_where, error);
+    heti_schedule_layout(&all, plan->ranks, plan->pipelines, l.actions, schedule);
+    *bytes = all.used;
+    heti_lists_end(&l);
+    if (result == HET_OK) *schedule = l.to;
+    else het_schedule_free(l.to);
     return result;
 }
 
 HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
                                              const het_schedule *compute, const het_allocator *allocator,
                                              het_schedule **schedule, het_error *error) {
-    static const char heti_where[] = "het_schedule_complete";
-    heti_lists l;
-    het_result result;
-    if (schedule != NULL) *schedule = NULL;
-    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
-    result = heti_lists_run(&l, plan, blocks, compute, allocator, 1, heti_where, error);
-    heti_lists_end(&l);
-    if (result == HET_OK) *schedule = l.to;
-    else het_schedule_free(l.to);
-    return result;
+    size_t bytes;
+    return heti_complete(plan, blocks, compute, HETI_LISTS_OF_ALL, allocator, schedule, &bytes, error);
 }
 
 /* ---- PUT and TAKE ---- */
@@ -8352,7 +8386,7 @@ HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **s
     HETI_TRY(heti_schedule_arguments(plan, from, from, "het_schedule_store", error));
     for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
     if (stored == 0) return HET_OK;
-    result = heti_lists_run(&l, plan, NULL, from, &from->allocator, 0, "het_schedule_check", error);
+    result = heti_lists_run(&l, plan, NULL, from, &from->allocator, HETI_LISTS_OF_NONE, "het_schedule_check", error);
     if (result == HET_OK) result = heti_store_lists(&l, from);
     heti_lists_end(&l);
     if (result != HET_OK) return result;
@@ -8530,15 +8564,17 @@ typedef struct heti_parameter {
 
 /* Who has a block: its holders are the ranks with a stage that has one of its units, and keepers.
    Holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state.
-   It holds the weights of [held[2 i], held[2 i + 1]) between steps: all of them or, where they are
-   sharded, what it owns or its part of what its near set holds. Members of a team by columns hold
-   what they own and, beside it, what they use: a box of each parameter (heti_box_of). */
+   It holds weights between steps (heti_held): all of them or, where they are sharded, what it owns
+   or its part of what its near set holds. Members of a team by columns hold what they own and,
+   beside it, what they use: a box of each parameter (heti_box_of). Blocks that are alike
+   (heti_first_alike) differ in `cut` and `held` alone, the other tables are those of the first. */
 typedef struct heti_owners {
+    int64_t first_alike;
     int64_t holders;
     int64_t *holder;          /* [holders] ranks, cluster by cluster, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
-    int64_t *held;            /* [2 holders] */
+    int64_t *held;            /* [2 holders] where there are near sets: of each a range that it holds */
     int64_t clusters;         /* of holders: their first ranks ascend */
     int64_t *cluster;         /* [clusters + 1] numbers of holders, then `holders` */
     int64_t *group;           /* [clusters] into heti_share.group, whose members they are; -1: none */
@@ -8847,7 +8883,7 @@ typedef struct heti_rank {
     het_error error;                     /* of the present job */
     heti_inside inside;                  /* of its thread, if it has one */
     size_t opened;                       /* bytes of the host that the device took */
-    heti_part *part;                     /* in the share in use */
+    heti_part *part;                     /* in the share in use (heti_part_of) */
     int32_t capturing;                   /* what the device is given now is kept and does not run */
     het_record *present;                 /* the record of the action being run */
     het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
@@ -8882,6 +8918,9 @@ typedef struct heti_tree {
 /* Where a slice of a micro-batch begins: its first granule, and that granule's first row. */
 typedef struct heti_border { int64_t granule, row; } heti_border;
 
+/* Elements of a block. */
+typedef struct heti_span { int64_t first, end; } heti_span;
+
 /* An update of a block: ranks with its REDUCE and its GATHER; the weight of the targets that it is
    made from in the present job. */
 typedef struct heti_counted_update { int64_t reduces, gathers; double weight; } heti_counted_update;
@@ -8891,6 +8930,7 @@ typedef struct heti_counted_update { int64_t reduces, gathers; double weight; } 
 typedef struct heti_share {
     het_plan *plan;
     het_schedule *schedule;
+    size_t schedule_bytes;               /* of all ranks' lists */
     het_limits limits;                   /* het_desc's while it is in use */
     int64_t keepers;
     int32_t near;                        /* 1: weights are sharded, and there are several near sets */
@@ -8986,6 +9026,7 @@ struct het_ctx {
     const char *call;                    /* atomic: the public one under way; NULL: none */
     heti_fp fp;                          /* the floating-point mode that it puts back */
     heti_purpose purpose;
+    int64_t estimated;                   /* the local rank that an estimate is for; -1: none, all have lists */
     const char *held;                    /* the callback, and whose, that was given the context
                                             between two calls; NULL: none */
     heti_inside *inside, inside_caller;  /* of the caller's thread */
@@ -9033,8 +9074,8 @@ static void heti_counted_free(void *user, void *pointer, size_t size) {
 static void heti_set_call(het_ctx *ctx, const char *call) { HETI_ATOMIC_STORE(&ctx->call, call); }
 
 static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
-    int64_t p = 0;
-    while (p + 1 < ctx->world.processes && ctx->world.process_first[p + 1] <= rank) p++;
+    int64_t p = 0, end = ctx->world.processes;
+    while (end - p > 1) *(ctx->world.process_first[(p + end) / 2] <= rank ? &p : &end) = (p + end) / 2;
     return p;
 }
 
@@ -10759,6 +10800,10 @@ static int heti_used_within(const het_ctx *ctx, int64_t b, int64_t begin, int64_
     return 0;
 }
 
+static int heti_stage_uses(const het_ctx *ctx, int64_t b, int64_t s) {
+    return heti_used_within(ctx, b, ctx->share.plan->stage[s].unit_begin, ctx->share.plan->stage[s].unit_end);
+}
+
 /* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a
    parameter's start (het_sum_squares_args), or that start if the optimizer wants whole matrices. */
 static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
@@ -10775,38 +10820,46 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
     return heti_abs(end - target) < heti_abs(best - target) ? end : best;
 }
 
-/* Whether a rank gets a part of what a near set's ranks divide: it is one of them and has stages.
-   Set -1: all holders do. */
-static int heti_in_set(const het_plan *plan, int64_t rank, int64_t set) {
-    return set < 0 || (plan->near[rank] == set && !heti_keeps(plan, rank));
-}
+/* What all holders of a block, or those of a near set, have shared out among them. */
+typedef struct heti_division { double total, ranks; int64_t last, end; } heti_division;
 
-/* Shares a block out among its holders, or those of a near set, by state_share, evenly where all
-   are 0, into `held`. What rounding gave a rank too little or too much, `owed` carries to the next
-   block. */
-static void heti_divide_block(const het_ctx *ctx, int64_t b, int64_t set, double *owed) {
+/* What owners are built with. [ranks], where not said otherwise: */
+typedef struct heti_building {
+    int64_t *table;                      /* room for their tables */
+    int64_t *set;                        /* the first rank of its near set */
+    uint8_t *holds;                      /* 1: a holder of the present block */
+    heti_division *division;             /* by the first rank of a set; [0]: of all holders */
+    double *owed[2];                     /* what rounding gave it too little, of what all divide, or its set */
+} heti_building;
+
+/* Shares a block out by state_share, evenly where all are 0: among its holders, into `cut`, or among
+   those of each near set that have stages, into `held`. `owed` goes on to the next block. */
+static void heti_divide_block(const het_ctx *ctx, int64_t b, const heti_building *with, int near) {
     const het_plan *plan = ctx->share.plan;
     const heti_owners *owners = &ctx->share.owners[b];
     const int64_t elements = ctx->chain.block[b].elements;
-    double total = 0.0, ranks = 0.0;
-    int64_t last = 0, end = 0; /* last: the last one that gets anything */
+    HETI_CLEAR(with->division, near ? plan->ranks : 1);
     for (int64_t i = 0; i < owners->holders; i++) {
-        if (!heti_in_set(plan, owners->holder[i], set)) continue;
-        if (plan->state_share[owners->holder[i]] > 0.0 || !(total > 0.0)) last = i;
-        total += plan->state_share[owners->holder[i]];
-        ranks += 1.0;
+        const int64_t rank = owners->holder[i];
+        heti_division *d = &with->division[near ? with->set[rank] : 0];
+        if (near && heti_keeps(plan, rank)) continue;
+        if (plan->state_share[rank] > 0.0 || !(d->total > 0.0)) d->last = i; /* the last one that gets anything */
+        d->total += plan->state_share[rank];
+        d->ranks += 1.0;
     }
     for (int64_t i = 0; i < owners->holders; i++) {
-        const int64_t rank = owners->holder[i], begin = end;
-        const double share = total > 0.0 ? plan->state_share[rank] / total : 1.0 / ranks,
-                     wanted = HETI_CAST(double, elements) * share + owed[rank];
-        if (!heti_in_set(plan, rank, set)) continue;
-        if (i == last) end = elements;
-        else if (i < last && share > 0.0 && wanted > 0.0)
-            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), elements)));
-        owners->held[2 * i] = begin;
-        owners->held[2 * i + 1] = end;
-        owed[rank] = wanted - HETI_CAST(double, end - begin);
+        const int64_t rank = owners->holder[i];
+        heti_division *d = &with->division[near ? with->set[rank] : 0];
+        int64_t *range = near ? owners->held + 2 * i : owners->cut + i;
+        if (near && heti_keeps(plan, rank)) continue; /* it holds nothing */
+        const double share = d->total > 0.0 ? plan->state_share[rank] / d->total : 1.0 / d->ranks,
+                     wanted = HETI_CAST(double, elements) * share + with->owed[near][rank];
+        range[0] = d->end;
+        if (i == d->last) d->end = elements;
+        else if (i < d->last && share > 0.0 && wanted > 0.0)
+            d->end = heti_max(d->end, heti_cut_near(ctx, b, heti_min(d->end + HETI_CAST(int64_t, wanted), elements)));
+        range[1] = d->end;
+        with->owed[near][rank] = wanted - HETI_CAST(double, range[1] - range[0]);
     }
 }
 
@@ -10831,16 +10884,19 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const het_parameter
     return box;
 }
 
-/* Whether what a rank uses of a block lies apart from what it owns: a part of its matrices, or
-   older versions. */
+/* Whether a team by columns divides some parameter of a block. */
+static int heti_is_divided(const het_ctx *ctx, int64_t b) {
+    for (int64_t p = ctx->chain.block[b].parameter; p >= 0; p = ctx->chain.parameter[p].next)
+        if (ctx->chain.parameter[p].desc.divide > 0) return 1;
+    return 0;
+}
+
+/* Whether what a rank uses of a block is apart from what it owns: parts of matrices, versions. */
 static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     int64_t count;
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
     if (ctx->share.updates > 1) return !ctx->chain.block[b].frozen && !heti_keeps(ctx->share.plan, rank);
-    if (!team || !team->columns) return 0;
-    for (int64_t p = ctx->chain.block[b].parameter; p >= 0; p = ctx->chain.parameter[p].next)
-        if (ctx->chain.parameter[p].desc.divide > 0) return 1;
-    return 0;
+    return team && team->columns && heti_is_divided(ctx, b);
 }
 
 /* A weight that is kept as int8, its elements in a box: rows of whole blocks, `from` the first. */
@@ -10958,15 +11014,15 @@ static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
 }
 
 /* Whether a rank is of the cluster of ranks [count]: their devices reach each other without the
-   host or, where a block's holders are `spread`, all are of one process. */
-static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count, int spread) {
+   host, or all are of one process, whose ranks are [process[0], process[1]). */
+static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *other, int64_t count,
+                              const int64_t *process) {
     if (ctx->world.place[other[0]] != 0) return heti_reaches(ctx, rank, other, count);
-    return spread && ctx->world.place[rank] == 0 && heti_process_of(ctx, rank) == heti_process_of(ctx, other[0]);
+    return ctx->world.place[rank] == 0 && process[0] <= rank && rank < process[1];
 }
 
 /* Gives the ranks, ascending in by_rank for now, their clusters: each takes the first one that it
-   is of. Where all are alone, more than HETRAIN_DIRECT are divided into as many clusters as each
-   has holders. */
+   is of. Where all are alone, more than HETRAIN_DIRECT make as many clusters as each has holders. */
 static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owners) {
     const int64_t holders = owners->holders;
     int64_t *rank = owners->by_rank, taken = 0, i;
@@ -10977,10 +11033,11 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
         const int alone = apart || (!spread && ctx->world.place[rank[next]] == 0);
+        const int64_t *process = &ctx->world.process_first[heti_process_of(ctx, rank[next])];
         owners->cluster[owners->clusters++] = first;
         for (i = next; i < holders && (i == next || !alone); i++) {
             if (rank[i] < 0 || (i > next && !heti_is_of_cluster(ctx, rank[i], owners->holder + first, taken - first,
-                                                                spread))) continue;
+                                                                process))) continue;
             owners->holder[taken++] = rank[i];
             rank[i] = -1;
         }
@@ -10996,59 +11053,58 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
     }
 }
 
-/* A rank becomes a holder, unless it is one. */
-static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) {
-    int64_t i;
-    for (i = owners->holders; i > 0 && rank[i - 1] > holder; i--) {}
-    if (i > 0 && rank[i - 1] == holder) return;
-    memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
-    rank[i] = holder;
-    owners->holders++;
-}
-
-/* What each holder of a block holds of its weights: all; what it owns, which stands in `held`; or
-   its part of what its near set holds, a keeper nothing. */
-static void heti_build_held(const het_ctx *ctx, int64_t b, double *owed) {
-    const het_plan *plan = ctx->share.plan;
-    heti_owners *owners = &ctx->share.owners[b];
-    const int sharded = heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b), near = sharded && ctx->share.near;
-    int64_t k;
-    for (int64_t i = 0; i < owners->holders; i++) {
-        const int64_t rank = owners->holder[i];
-        const int keeps = heti_keeps(plan, rank), boxed = heti_is_boxed(ctx, rank, b);
-        for (k = 0; near && k < i && !heti_in_set(plan, owners->holder[k], plan->near[rank]); k++) {}
-        if (near && keeps) owners->held[2 * i + 1] = owners->held[2 * i];
-        else if (near && k == i) heti_divide_block(ctx, b, plan->near[rank], owed);
-        if (sharded || keeps || boxed) continue;
-        owners->held[2 * i] = 0;
-        owners->held[2 * i + 1] = ctx->chain.block[b].elements;
+/* The first block that the same stages use, that is trained or not and divided or not as this one:
+   it has the same holders, clusters and groups. */
+static int64_t heti_first_alike(const het_ctx *ctx, int64_t b) {
+    const int64_t stages = ctx->share.plan->stages;
+    for (int64_t first = 0; first < b; first++) {
+        int64_t s = 0;
+        if (ctx->chain.block[first].frozen != ctx->chain.block[b].frozen ||
+            heti_is_divided(ctx, first) != heti_is_divided(ctx, b)) continue;
+        while (s < stages && heti_stage_uses(ctx, b, s) == heti_stage_uses(ctx, first, s)) s++;
+        if (s == stages) return first;
     }
+    return b;
 }
 
-/* Holders of every block, and who owns which part. table: room for all there will be. */
-static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
+/* Who has a block that no earlier one is like. */
+static void heti_find_holders(const het_ctx *ctx, int64_t b, heti_owners *owners, heti_building *with) {
     const het_plan *plan = ctx->share.plan;
+    owners->by_rank = with->table; /* ranks, ascending, until they have their clusters */
+    for (int64_t i = 0; i < plan->ranks; i++) with->holds[i] = heti_keeps(plan, i) && !ctx->chain.block[b].frozen;
+    for (int64_t s = 0; s < plan->stages; s++)
+        for (int64_t i = heti_stage_uses(ctx, b, s) ? heti_team_size(plan, plan->stage[s].rank) : 0; i > 0; i--)
+            with->holds[heti_team_rank(plan, plan->stage[s].rank, i - 1)] = 1;
+    for (int64_t i = 0; i < plan->ranks; i++)
+        if (with->holds[i]) owners->by_rank[owners->holders++] = i;
+    owners->holder = owners->by_rank + owners->holders;
+    owners->cluster = owners->holder + owners->holders;
+    owners->group = owners->cluster + owners->holders + 1;
+    with->table = owners->group + owners->holders;
+    heti_find_clusters(ctx, b, owners);
+}
+
+/* Holders of every block, and who owns which part. */
+static void heti_build_holders(het_ctx *ctx, heti_building *with) {
+    const het_plan *plan = ctx->share.plan;
+    for (int64_t r = 0; r < plan->ranks && ctx->share.near; r++) {
+        int64_t before = r - 1;
+        while (before >= 0 && plan->near[before] != plan->near[r]) before--;
+        with->set[r] = before >= 0 ? with->set[before] : r;
+    }
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
-        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their clusters */
-        for (int64_t s = 0; s < plan->stages; s++) {
-            const int64_t leader = plan->stage[s].rank;
-            if (!heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end)) continue;
-            for (int64_t i = 0; i < heti_team_size(plan, leader); i++)
-                heti_add_holder(owners, rank, heti_team_rank(plan, leader, i));
-        }
-        for (int64_t i = 0; i < plan->ranks && !ctx->chain.block[b].frozen; i++)
-            if (heti_keeps(plan, i)) heti_add_holder(owners, rank, i);
-        owners->holder = rank + owners->holders;
-        owners->cut = owners->holder + owners->holders;
-        owners->held = owners->cut + owners->holders + 1;
-        owners->cluster = owners->held + 2 * owners->holders;
-        owners->group = owners->cluster + owners->holders + 1;
-        table = owners->group + owners->holders;
-        heti_find_clusters(ctx, b, owners);
-        heti_divide_block(ctx, b, -1, owed);
-        for (int64_t i = 0; i < owners->holders; i++) owners->cut[i + 1] = owners->held[2 * i + 1];
-        heti_build_held(ctx, b, owed + plan->ranks);
+        const int64_t first = heti_first_alike(ctx, b);
+        if (first < b) *owners = ctx->share.owners[first];
+        else heti_find_holders(ctx, b, owners, with);
+        owners->first_alike = first;
+        owners->cut = with->table;
+        with->table += owners->holders + 1;
+        heti_divide_block(ctx, b, with, 0);
+        if (!ctx->share.near || !heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b)) continue;
+        owners->held = with->table;
+        with->table += 2 * owners->holders;
+        heti_divide_block(ctx, b, with, 1);
     }
 }
 
@@ -11077,7 +11133,7 @@ static void heti_find_groups(het_ctx *ctx) {
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
-        for (int64_t c = 0; c < owners->clusters; c++) {
+        for (int64_t c = 0; c < owners->clusters && owners->first_alike == b; c++) {
             const int64_t *member = owners->holder + owners->cluster[c],
                           members = owners->cluster[c + 1] - owners->cluster[c];
             owners->group[c] = members > 1 && trains && !block->frozen && heti_reaches(ctx, member[0], member + 1, 1)
@@ -11154,28 +11210,36 @@ static void heti_build_tree(het_ctx *ctx) {
 static int64_t heti_borders(const het_plan *plan) { return plan->slices + 1 + plan->slices * plan->members; }
 
 /* Tables whose sizes the plan decides. */
-static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
+static void heti_layout_share(het_ctx *ctx, heti_building *with) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
-    int64_t holders = share->keepers * ctx->chain.block_count, places = 0;
-    for (int64_t b = 0; b < ctx->chain.block_count; b++)
+    int64_t tables = 0, different = 0, places = 0; /* tables: of all blocks and beside that of those that differ */
+    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
+        int64_t holders = share->keepers;
+        const int differs = heti_first_alike(ctx, b) == b;
         for (int64_t s = 0; s < plan->stages; s++)
-            if (heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end))
-                holders += heti_team_size(plan, plan->stage[s].rank);
+            holders += heti_stage_uses(ctx, b, s) ? heti_team_size(plan, plan->stage[s].rank) : 0;
+        tables += (share->near ? 3 : 1) * holders + 1 + differs * (4 * holders + 1);
+        different += differs * holders;
+    }
     for (int64_t i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
-    *table = HETI_TAKE(&share->arena, int64_t, 7 * holders + 2 * ctx->chain.block_count);
-    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
-    *owed = HETI_TAKE(&share->arena, double, 2 * ctx->world.ranks);
+    with->table = HETI_TAKE(&share->arena, int64_t, tables);
+    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? different / 2 + 2 * plan->stages : 0);
+    for (int i = 0; i < 2; i++) with->owed[i] = HETI_TAKE(&share->arena, double, plan->ranks);
+    with->set = HETI_TAKE(&share->arena, int64_t, share->near ? plan->ranks : 0);
+    with->holds = HETI_TAKE(&share->arena, uint8_t, plan->ranks);
+    with->division = HETI_TAKE(&share->arena, heti_division, share->near ? plan->ranks : 1);
     share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
-    share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->update = HETI_TAKE(&share->arena, heti_counted_update,
                               share->updates > 1 ? ctx->chain.block_count * share->updates : 0);
     share->tokens = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->limiter = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
+    share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
+    if (ctx->purpose == HETI_TO_ESTIMATE) /* heti_part_of */
+        share->arena.asked = share->arena.used - HETI_CAST(size_t, ctx->world.local_count - 1) * sizeof *share->part;
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
 }
@@ -11195,12 +11259,17 @@ static void heti_find_limits(het_ctx *ctx) {
     }
 }
 
+/* What a share decides of a local rank; NULL: nothing yet, or an estimate is for another one. */
+static heti_part *heti_part_of(const het_ctx *ctx, const heti_share *share, int64_t local) {
+    if (!share->part || ctx->purpose != HETI_TO_ESTIMATE) return share->part ? &share->part[local] : NULL;
+    return ctx->estimated == local ? share->part : NULL;
+}
+
 static het_result heti_build_owners(het_ctx *ctx) {
-    int64_t *table;
-    double *owed;
-    HETI_TAKE_ALL(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error, heti_layout_share(ctx, &table, &owed));
-    for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
-    heti_build_holders(ctx, table, owed);
+    heti_building with;
+    HETI_TAKE_ALL(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error, heti_layout_share(ctx, &with));
+    for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = heti_part_of(ctx, &ctx->share, i);
+    heti_build_holders(ctx, &with);
     heti_build_tree(ctx);
     heti_find_groups(ctx);
     heti_find_limits(ctx);
@@ -11235,10 +11304,12 @@ static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het
     return HET_OK;
 }
 
-/* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
-   those that are not there. */
+/* The lists of all ranks, in an estimate that of its rank, for the most micro-batches; a step with
+   fewer leaves out the actions of those that are not there. */
 static het_result heti_take_schedule(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
+    const int64_t whose = ctx->estimated < 0 ? HETI_CAST(int64_t, HETI_LISTS_OF_ALL)
+                                             : heti_leader(plan, ctx->world.first_rank + ctx->estimated);
     const het_blocks blocks = { ctx->chain.block_count, ctx->chain.use_start, ctx->chain.use };
     const het_rule plain = { ctx->call, NULL, NULL, heti_plain_choose };
     const het_schedule *from = ctx->desc.layout.schedule;
@@ -11262,8 +11333,10 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     if (result == HET_OK) result = heti_copy_schedule(ctx, from, &compute);
     if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
     if (result == HET_OK)
-        result = het_schedule_complete(plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule, &ctx->error);
-    if (result == HET_OK) result = het_schedule_check(plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
+        result = heti_complete(plan, &blocks, compute, whose, &ctx->allocator, &ctx->share.schedule,
+                               &ctx->share.schedule_bytes, &ctx->error);
+    if (result == HET_OK && whose == HETI_LISTS_OF_ALL)
+        result = het_schedule_check(plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
     het_schedule_free(made);
     het_schedule_free(compute);
     return result;
@@ -11432,6 +11505,15 @@ static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
     return low < owners->holders && owners->holder[owners->by_rank[low]] == rank ? owners->by_rank[low] : -1;
 }
 
+/* The elements of a block whose weights holder i holds between steps. */
+static heti_span heti_held(const het_ctx *ctx, int64_t b, int64_t i) {
+    const heti_owners *o = &ctx->share.owners[b];
+    const int64_t *ends = o->held ? o->held + 2 * i : o->cut + i, rank = o->holder[i];
+    const heti_span all = { 0, ctx->chain.block[b].elements }, part = { ends[0], ends[1] };
+    return o->held || heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b) || heti_keeps(ctx->share.plan, rank) ||
+           heti_is_boxed(ctx, rank, b) ? part : all;
+}
+
 /* The next block behind number `after` (-1: the first) that a unit uses and whose calls have flows
    of a kind; -1: there is none. */
 static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t after) {
@@ -11525,11 +11607,11 @@ static int heti_is_shared(const het_ctx *ctx, int64_t b) {
     return !ctx->chain.block[b].frozen && (owners->holders > 1 || heti_is_boxed(ctx, owners->holder[0], b));
 }
 
-/* Whether something of a block flows between two ranks. */
+/* Whether something of a block, the first of those alike, flows between two ranks. */
 static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t other) {
     const heti_owners *o = &ctx->share.owners[b];
-    const int64_t i = heti_holder_of(o, rank), k = heti_holder_of(o, other);
-    if (i < 0 || k < 0 || i == k) return 0;
+    const int64_t i = o->first_alike == b ? heti_holder_of(o, rank) : -1, k = i < 0 ? -1 : heti_holder_of(o, other);
+    if (k < 0 || i == k) return 0;
     if (heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b)) return 1;
     const int64_t c = heti_cluster_of(o->cluster, o->clusters, i);
     if (!heti_is_shared(ctx, b)) return 0;
@@ -11576,9 +11658,10 @@ static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version
 /* Whether holder i of a block owns or, of weights, holds or uses some of elements [low, high). */
 static int heti_has_some(const het_ctx *ctx, int64_t b, int64_t i, int weights, int64_t low, int64_t high) {
     const heti_owners *owners = &ctx->share.owners[b];
+    const heti_span held = heti_held(ctx, b, i);
     heti_box_run run = heti_runs_from(low);
     if (heti_max(owners->cut[i], low) < heti_min(owners->cut[i + 1], high)) return 1;
-    return weights && (heti_max(owners->held[2 * i], low) < heti_min(owners->held[2 * i + 1], high) ||
+    return weights && (heti_max(held.first, low) < heti_min(held.end, high) ||
                        (heti_is_boxed(ctx, owners->holder[i], b) &&
                         heti_next_run(ctx, owners->holder[i], b, high, &run)));
 }
@@ -11588,10 +11671,11 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
                                     const float *from) {
     const heti_owners *owners = &r->ctx->share.owners[p->block];
     const int64_t i = heti_holder_of(owners, r->rank);
+    const heti_span held = heti_held(r->ctx, p->block, i);
     int64_t f = first, n = count;
     heti_box_run run = heti_runs_from(p->offset + first);
     r->part->fresh[p->block] = 0;
-    if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n))
+    if (heti_clip(p, held.first, held.end, &f, &n))
         HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
     f = first;
     n = count;
@@ -11860,8 +11944,8 @@ static void heti_layout_blocks(heti_rank *r) {
         const int64_t place = heti_holder_of(owners, r->rank);
         part->weight_at[b] = part->own_at[b] = part->box_at[b] = part->box_sum_at[b] = HETI_NOWHERE;
         if (place < 0) continue;
-        part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, owners->held[2 * place],
-                                                                   owners->held[2 * place + 1]);
+        const heti_span held = heti_held(r->ctx, b, place);
+        part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, held.first, held.end);
         if (r->ctx->share.near && heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, b))
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (heti_is_boxed(r->ctx, r->rank, b)) {
@@ -12238,12 +12322,12 @@ static het_result heti_map_rank(heti_rank *r) {
     return HET_OK;
 }
 
-/* Bytes on the host; what all ranks share counts for the first one. */
-static void heti_count_host(het_ctx *ctx) {
+/* Bytes on the host of ranks [begin, end); what all ranks share counts for the first one. */
+static void heti_count_host(het_ctx *ctx, int64_t begin, int64_t end) {
     const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
     size_t saved = 0, shared = sizeof *ctx + ctx->world.arena.size + ctx->chain.units.size + ctx->host.size +
-           ctx->share.arena.size + ctx->share.plan->size + ctx->share.schedule->size;
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
+           ctx->share.arena.size + ctx->share.plan->size + ctx->share.schedule_bytes;
+    for (int64_t i = begin; i < end; i++) {
         heti_rank *r = &ctx->rank[i];
         r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->stages.size + r->part->host.size +
             (i == 0 ? shared : 0) + (ctx->desc.host.store.put ? 0 : r->part->sizes.stored);
@@ -12253,7 +12337,7 @@ static void heti_count_host(het_ctx *ctx) {
         const int64_t arrays = (!adapts || p->desc.adapter) + (p->frozen ? 0 : ctx->slots);
         saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
     }
-    ctx->rank[0].part->sizes.saving = saved;
+    if (begin == 0) ctx->rank[0].part->sizes.saving = saved;
 }
 
 static heti_counted_update *heti_update_at(const het_ctx *ctx, int64_t b, int64_t update) {
@@ -12305,7 +12389,7 @@ static het_result heti_build_share(het_ctx *ctx) {
 /* Ranks [begin, end) of this process, and what the host has for them. */
 static het_result heti_map_ranks(het_ctx *ctx, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
-    heti_count_host(ctx);
+    heti_count_host(ctx, begin, end);
     return HET_OK;
 }
 
@@ -12454,21 +12538,26 @@ static void heti_release_rank(heti_rank *r) {
 
 /* Gives back what a share has on devices, and leaves its groups. */
 static void heti_close_share(het_ctx *ctx, heti_share *share) {
-    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++)
-        heti_abort_ends(&ctx->desc.layout.communicators, &share->part[i], ctx->failed != 0);
-    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++)
-        heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
-    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
-        heti_close_memory(&ctx->rank[i], &share->part[i]);
-        heti_close_ends(&ctx->rank[i], &share->part[i]);
+    heti_part *part;
+    for (int64_t i = 0; i < ctx->world.local_count; i++)
+        if ((part = heti_part_of(ctx, share, i)) != NULL)
+            heti_abort_ends(&ctx->desc.layout.communicators, part, ctx->failed != 0);
+    for (int64_t i = 0; i < ctx->world.local_count; i++)
+        if ((part = heti_part_of(ctx, share, i)) != NULL) heti_leave_ends(&ctx->desc.layout.communicators, part);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
+        if ((part = heti_part_of(ctx, share, i)) == NULL) continue;
+        heti_close_memory(&ctx->rank[i], part);
+        heti_close_ends(&ctx->rank[i], part);
     }
 }
 
 static void heti_free_share(het_ctx *ctx, heti_share *share) {
-    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
-        if (share->part[i].places) heti_free(&ctx->allocator, share->part[i].places, share->part[i].sizes.stored);
-        heti_arena_end(&share->part[i].stages, &ctx->allocator);
-        heti_arena_end(&share->part[i].host, &ctx->allocator);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
+        heti_part *part = heti_part_of(ctx, share, i);
+        if (part == NULL) continue;
+        if (part->places) heti_free(&ctx->allocator, part->places, part->sizes.stored);
+        heti_arena_end(&part->stages, &ctx->allocator);
+        heti_arena_end(&part->host, &ctx->allocator);
     }
     het_schedule_free(share->schedule);
     het_plan_free(share->plan);
@@ -12593,7 +12682,8 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
 }
 
 /* In the floating-point mode of a call that computes. */
-static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
+static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, int64_t estimated, het_ctx **ctx,
+                                   het_error *error) {
     het_desc full = HETI_ZEROS;
     het_ctx *c;
     het_result result;
@@ -12611,6 +12701,7 @@ static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, h
     c->call = "het_create";
     c->inside = &c->inside_caller;
     c->purpose = purpose;
+    c->estimated = estimated;
     result = heti_prepare(c, &full);
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
@@ -12626,7 +12717,8 @@ static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, h
 
 /* A context that has come as far as its purpose asks: het_create, het_memory_estimate and
    het_describe start here. */
-static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
+static het_result heti_new(const het_desc *desc, heti_purpose purpose, int64_t estimated, het_ctx **ctx,
+                           het_error *error) {
     heti_fp fp;
     het_error own;
     het_result result;
@@ -12634,7 +12726,7 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
     if (!error) error = &own;
     memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
-    result = heti_new_context(desc, purpose, ctx, error);
+    result = heti_new_context(desc, purpose, estimated, ctx, error);
     heti_fp_leave(&fp);
     if (result == HET_OK || !desc || desc->start_canary != 0 || desc->end_canary != 0) return result;
     if (purpose == HETI_TO_TRAIN && desc->host.logger.log)
@@ -12647,7 +12739,7 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
     het_result result;
     if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
-    result = heti_new(desc, HETI_TO_TRAIN, ctx, error);
+    result = heti_new(desc, HETI_TO_TRAIN, -1, ctx, error);
     if (result == HET_OK) heti_set_call(*ctx, NULL);
     return result;
 }
@@ -12657,7 +12749,7 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
     het_ctx *ctx;
     het_result result;
     if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
-    result = heti_new(desc, HETI_TO_ESTIMATE, &ctx, error);
+    result = heti_new(desc, HETI_TO_ESTIMATE, rank, &ctx, error);
     if (result != HET_OK) return result;
     heti_fp_enter(&fp);
     if (rank >= 0 && rank < ctx->world.local_count) result = heti_map_ranks(ctx, rank, rank + 1);
@@ -12683,7 +12775,7 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.plan = NULL;
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
-    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &ctx, error));
+    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, -1, &ctx, error));
     d = &ctx->description;
     d->ctx = ctx;
     d->desc = ctx->desc;
@@ -13096,8 +13188,7 @@ static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element)
     return r->part->gradients + r->part->sum_at[parameter] + element * heti_sum_width(r, parameter);
 }
 
-/* Which of the sums that owners have of a block is update u's: the first is that of the last, which
-   stays. */
+/* Which of the sums that owners have of a block is update u's: the last one's, which stays, 0. */
 static int64_t heti_window_of(const heti_rank *r, int64_t b, int64_t u) {
     return heti_max(0, heti_updates_of_block(r->ctx, b) - 1 - u) % heti_windows(r->ctx, b);
 }
@@ -13293,14 +13384,15 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
         if (kind == HETI_FLOW_SUMS) heti_route(owners, from, to, p->route, &p->first, &p->end);
         else heti_route(owners, to, from, p->route, &p->first, &p->end);
     } else {
-        const int64_t *range = kind == HETI_FLOW_WEIGHTS ? owners->held + 2 * from : owners->cut + to;
-        p->first = range[0];
-        p->end = range[1];
+        const heti_span sent = heti_held(ctx, p->block, from);
+        p->first = kind == HETI_FLOW_WEIGHTS ? sent.first : owners->cut[to];
+        p->end = kind == HETI_FLOW_WEIGHTS ? sent.end : owners->cut[to + 1];
     }
     if (kind == HETI_FLOW_SUMS || (kind == HETI_FLOW_GATHER && heti_is_boxed(ctx, receiver, p->block))) return;
     if (kind == HETI_FLOW_GATHER) {
-        p->first = heti_max(p->first, owners->held[2 * to]);
-        p->end = heti_min(p->end, owners->held[2 * to + 1]);
+        const heti_span held = heti_held(ctx, p->block, to);
+        p->first = heti_max(p->first, held.first);
+        p->end = heti_min(p->end, held.end);
     }
     if (p->parameter >= 0) { /* of a vector alone */
         const heti_parameter *vector = &ctx->chain.parameter[p->parameter];
@@ -15154,8 +15246,7 @@ static het_result heti_try_steps(heti_rank *r) {
 }
 
 /* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one that
-   had its place on this rank; then what it sends has left; GATHER: likewise, and what it fetches
-   has come. */
+   had its place here, then what it sends has left; GATHER: likewise, and what it fetches came. */
 static int heti_stepped(const heti_rank *r) {
     const het_action *a = r->doing;
     const int64_t ahead = a->kind == HET_ACTION_REDUCE ? heti_windows(r->ctx, a->stage) : 0;
@@ -16085,9 +16176,10 @@ HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
 /* The first rank that holds all of a weight; -1: none does. */
 static int64_t heti_whole_holder(const het_ctx *ctx, const heti_parameter *p) {
     const heti_owners *owners = &ctx->share.owners[p->block];
-    const int64_t *held = owners->held;
-    for (int64_t i = 0; i < owners->holders; i++, held += 2)
-        if (held[0] <= p->offset && held[1] >= p->offset + p->count) return owners->holder[i];
+    for (int64_t i = 0; i < owners->holders; i++) {
+        const heti_span held = heti_held(ctx, p->block, i);
+        if (held.first <= p->offset && held.end >= p->offset + p->count) return owners->holder[i];
+    }
     return -1;
 }
 
@@ -16168,7 +16260,7 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     *aside = used;
     ctx->desc.layout.plan = ctx->share.plan;
     ctx->desc.limits = ctx->share.limits;
-    for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
+    for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = heti_part_of(ctx, &ctx->share, i);
 }
 
 /* What one owner has of a parameter's weight or moment, at most 2 HETI_STAGING elements. */
@@ -16632,8 +16724,7 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info) {
     else memset(info, 0, sizeof *info);
 }
 
-/* The training window of a sample: epoch e has the permutation whose key is Philox(seed, e,
-   "data"). */
+/* The training window of a sample. Epoch e's permutation has the key Philox(seed, e, "data"). */
 static int64_t heti_data_window(const het_data *data, int64_t sample) {
     uint32_t key[4];
     heti_philox(data->desc.seed, HETI_CAST(uint64_t, sample / data->info.windows), 0x64617461, key);

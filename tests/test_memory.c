@@ -491,7 +491,33 @@ static void estimate_of_large_models(void **state)
     assert_int_equal(m.parameters, 124439808);
 }
 
-/* A million tokens in a pipeline of eight, and a model of 70e9 parameters over up to 10,000 ranks: far less is asked for than the estimate says. */
+/* One of many processes, the others of which have as many ranks each: it only counts them. */
+static struct { int64_t processes, ranks, heard; } far;
+
+static int64_t far_processes(void *self) { (void)self; return far.processes; }
+static int64_t far_process(void *self) { (void)self; return 0; }
+static het_result far_send(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request)
+{
+    (void)self, (void)to, (void)channel, (void)data, (void)size, (void)request;
+    return HET_OK;
+}
+static het_result far_receive(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
+{
+    (void)self, (void)from, (void)channel, (void)request;
+    memset(data, 0, size); /* no places, no limits; first of all how many ranks */
+    if (++far.heard < far.processes) memcpy(data, &far.ranks, sizeof far.ranks);
+    return HET_OK;
+}
+static het_result far_test(void *self, het_request *request, int32_t *done) { (void)self, (void)request; *done = 1; return HET_OK; }
+static double far_silence(void *self, int64_t process) { (void)self, (void)process; return 0; }
+static void far_abort(void *self, het_result code, const char *text) { (void)self, (void)code, (void)text; }
+static het_result far_aborted(void *self, int64_t *process, char *text, size_t size) { (void)self, (void)process, (void)text, (void)size; return HET_OK; }
+static const char *far_error(void *self) { (void)self; return ""; }
+static const het_transport_iface far_iface = {
+    HETRAIN_TRANSPORT_VERSION, "far", far_processes, far_process, far_send, far_receive, far_test, far_silence, far_abort, far_aborted, far_error
+};
+
+/* A million tokens in a pipeline of eight, and a model of 70e9 parameters over up to 10,000 ranks: in no layout is more asked for than 100 MB. */
 static void estimates_take_no_memory(void **state)
 {
 #define LARGE "llama:layers=80,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=128256,context=8192"
@@ -499,15 +525,29 @@ static void estimates_take_no_memory(void **state)
         const char *model;
         int64_t tokens, micro_batches, ranks, rank;
         const char *plan;
+        het_shard shard; /* of weights: in near sets of 8 */
+        int64_t processes;
         double host, device;
         size_t most;
     } cases[] = {
-        { "gpt2:124m", 1000000, 64, 8, 0, "pp", 3e8, 1e11, 63000000 }, { LARGE, 8192, 8, 64, 0, "dp", 1e6, 1e12, 63000000 },
-        { "gpt2:124m", 2048, 10000, 10000, 0, "dp", 4e9, 1e9, 100000000 }, { LARGE, 8192, 5000, 10000, 9999, "dp1250xpp8", 1e4, 1e11, 100000000 },
-        { LARGE, 8192, 4992, 9984, 5, "dp208xpp6xtp8", 1e4, 1e11, 100000000 }
+        { "gpt2:124m", 1000000, 64, 8, 0, "pp", HET_SHARD_STATE, 1, 3e8, 1e11, 63000000 },
+        { LARGE, 8192, 8, 64, 0, "dp", HET_SHARD_STATE, 1, 1e6, 1e12, 63000000 },
+        { "gpt2:124m", 2048, 10000, 10000, 0, "dp", HET_SHARD_STATE, 1, 4e9, 1e9, 100000000 },
+        { LARGE, 8192, 5000, 10000, 9999, "dp1250xpp8", HET_SHARD_STATE, 1, 1e4, 1e11, 100000000 },
+        { LARGE, 8192, 4992, 9984, 5, "dp208xpp6xtp8", HET_SHARD_STATE, 1, 1e4, 1e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 0, "dp", HET_SHARD_STATE, 1, 5e9, 1e12, 100000000 },
+        { LARGE, 8192, 122, 10000, 9999, "dp", HET_SHARD_GRADIENTS, 1, 1e11, 5e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 7, "dp", HET_SHARD_WEIGHTS, 1, 1e11, 3e11, 100000000 },
+        { LARGE, 8192, 2500, 10000, 5, "dp2500xpp4", HET_SHARD_STATE, 1, 1e4, 1e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 3, "dp1250xtp8", HET_SHARD_STATE, 1, 1e10, 2e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 9999, "dp1250xcp8", HET_SHARD_STATE, 1, 1e8, 8e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 4, "dp1250xhp8", HET_SHARD_STATE, 1, 1e8, 8e11, 100000000 },
+        { LARGE, 8192, 122, 10000, 7, "dp", HET_SHARD_STATE, 1250, 5e9, 1e12, 100000000 },
+        { LARGE, 8192, 5000, 10000, 7, "dp1250xpp8", HET_SHARD_STATE, 1250, 1e4, 1e11, 100000000 }
     };
 #undef LARGE
     het_device_desc *devices = (het_device_desc *)calloc(10000, sizeof *devices);
+    int64_t r;
     size_t i;
     (void)state;
     assert_non_null(devices);
@@ -524,13 +564,19 @@ static void estimates_take_no_memory(void **state)
         desc.limits.max_tokens = cases[i].tokens;
         desc.limits.max_micro_batches = cases[i].micro_batches;
         desc.layout.devices = devices;
-        desc.layout.device_count = cases[i].ranks;
+        desc.layout.device_count = far.ranks = cases[i].ranks / cases[i].processes;
+        far.processes = cases[i].processes;
+        far.heard = 0;
+        desc.layout.transport.iface = far.processes > 1 ? &far_iface : NULL;
         plan.units = 2 * desc.model.layers + 2;
         plan.ranks = cases[i].ranks;
         EXPECT_OK(het_model_complete(&desc.model, NULL));
         plan.heads = desc.model.kv_heads;
         EXPECT_ERROR(het_plan_read(&plan, cases[i].plan, strlen(cases[i].plan), &made, &error), HET_OK, error.text, "");
         desc.layout.plan = made;
+        desc.layout.shard = cases[i].shard;
+        for (r = 0; r < made->ranks && desc.layout.shard == HET_SHARD_WEIGHTS; r++)
+            made->near[r] = r / 8;
         desc.host.allocator = support_allocator(&memory);
         EXPECT_ERROR(het_memory_estimate(&desc, cases[i].rank, &m, &error), HET_OK, error.text, "");
         assert_true((double)m.host > cases[i].host && (double)m.device > cases[i].device);
