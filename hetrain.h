@@ -10832,7 +10832,7 @@ typedef struct heti_building {
     double *owed[2];                     /* what rounding gave it too little, of what all divide, or its set */
 } heti_building;
 
-/* Shares a block out by state_share, evenly where all are 0: among its holders, into `cut`, or among
+/* Divides a block by state_share, evenly where all are 0: among its holders, into `cut`, or among
    those of each near set that have stages, into `held`. `owed` goes on to the next block. */
 static void heti_divide_block(const het_ctx *ctx, int64_t b, const heti_building *with, int near) {
     const het_plan *plan = ctx->share.plan;
@@ -11022,7 +11022,7 @@ static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *o
 }
 
 /* Gives the ranks, ascending in by_rank for now, their clusters: each takes the first one that it
-   is of. Where all are alone, more than HETRAIN_DIRECT make as many clusters as each has holders. */
+   is of. Where all are alone, more than HETRAIN_DIRECT make as many clusters as each has ranks. */
 static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owners) {
     const int64_t holders = owners->holders;
     int64_t *rank = owners->by_rank, taken = 0, i;

@@ -511,7 +511,11 @@ static het_result far_receive(void *self, int64_t from, uint32_t channel, void *
 static het_result far_test(void *self, het_request *request, int32_t *done) { (void)self, (void)request; *done = 1; return HET_OK; }
 static double far_silence(void *self, int64_t process) { (void)self, (void)process; return 0; }
 static void far_abort(void *self, het_result code, const char *text) { (void)self, (void)code, (void)text; }
-static het_result far_aborted(void *self, int64_t *process, char *text, size_t size) { (void)self, (void)process, (void)text, (void)size; return HET_OK; }
+static het_result far_aborted(void *self, int64_t *process, char *text, size_t size)
+{
+    (void)self, (void)process, (void)text, (void)size;
+    return HET_OK;
+}
 static const char *far_error(void *self) { (void)self; return ""; }
 static const het_transport_iface far_iface = {
     HETRAIN_TRANSPORT_VERSION, "far", far_processes, far_process, far_send, far_receive, far_test, far_silence, far_abort, far_aborted, far_error
