@@ -8567,7 +8567,7 @@ typedef struct heti_parameter {
    It holds weights between steps (heti_held): all of them or, where they are sharded, what it owns
    or its part of what its near set holds. Members of a team by columns hold what they own and,
    beside it, what they use: a box of each parameter (heti_box_of). Blocks that are alike
-   (heti_first_alike) differ in `cut` and `held` alone, the other tables are those of the first. */
+   (heti_find_alike) differ in `cut` and `held` alone, the other tables are those of the first. */
 typedef struct heti_owners {
     int64_t first_alike;
     int64_t holders;
@@ -11053,16 +11053,16 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
     }
 }
 
-/* The first block that the same stages use, that is trained or not and divided or not as this one:
-   it has the same holders, clusters and groups. */
-static int64_t heti_first_alike(const het_ctx *ctx, int64_t b) {
+/* A block before this one, and near it, that the same stages use, that is trained or not and divided
+   or not as it is: it has the same holders, clusters and groups. b: there is none. */
+static int64_t heti_find_alike(const het_ctx *ctx, int64_t b) {
     const int64_t stages = ctx->share.plan->stages;
-    for (int64_t first = 0; first < b; first++) {
+    for (int64_t near = b - 1; near >= 0 && near >= b - 8; near--) {
         int64_t s = 0;
-        if (ctx->chain.block[first].frozen != ctx->chain.block[b].frozen ||
-            heti_is_divided(ctx, first) != heti_is_divided(ctx, b)) continue;
-        while (s < stages && heti_stage_uses(ctx, b, s) == heti_stage_uses(ctx, first, s)) s++;
-        if (s == stages) return first;
+        if (ctx->chain.block[near].frozen != ctx->chain.block[b].frozen ||
+            heti_is_divided(ctx, near) != heti_is_divided(ctx, b)) continue;
+        while (s < stages && heti_stage_uses(ctx, b, s) == heti_stage_uses(ctx, near, s)) s++;
+        if (s == stages) return near;
     }
     return b;
 }
@@ -11094,10 +11094,10 @@ static void heti_build_holders(het_ctx *ctx, heti_building *with) {
     }
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
-        const int64_t first = heti_first_alike(ctx, b);
-        if (first < b) *owners = ctx->share.owners[first];
+        const int64_t alike = heti_find_alike(ctx, b);
+        owners->first_alike = b;
+        if (alike < b) *owners = ctx->share.owners[alike];
         else heti_find_holders(ctx, b, owners, with);
-        owners->first_alike = first;
         owners->cut = with->table;
         with->table += owners->holders + 1;
         heti_divide_block(ctx, b, with, 0);
@@ -11216,7 +11216,7 @@ static void heti_layout_share(het_ctx *ctx, heti_building *with) {
     int64_t tables = 0, different = 0, places = 0; /* tables: of all blocks and beside that of those that differ */
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         int64_t holders = share->keepers;
-        const int differs = heti_first_alike(ctx, b) == b;
+        const int differs = heti_find_alike(ctx, b) == b;
         for (int64_t s = 0; s < plan->stages; s++)
             holders += heti_stage_uses(ctx, b, s) ? heti_team_size(plan, plan->stage[s].rank) : 0;
         tables += (share->near ? 3 : 1) * holders + 1 + differs * (4 * holders + 1);
