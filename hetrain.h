@@ -5241,7 +5241,7 @@ static void heti_member_columns(const het_team_member *team, int64_t members, in
     double before = 0.0, all = 0.0;
     int64_t whole = 64, wholes;
     while (whole > 2 && (width % whole != 0 || width / whole < 4 * members)) whole /= 2;
-    if (width % whole != 0) whole = 1;
+    if (width % whole != 0 || width / whole < members) whole = 1;
     if (piece > 0) whole = piece;
     for (int64_t m = 0; m < members; m++) all += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
     if (by_heads) whole = heti_max(1, width / HETI_CAST(int64_t, all));
@@ -9394,8 +9394,8 @@ static void heti_convert(het_dtype type, heti_narrow *narrow, int64_t count, con
 }
 
 /* `count` elements of a weight from the host (`from`) to where a rank has them (`at`) or, where
-   `from` is NULL, back to `to`; they begin at a float, of int8 with a block. */
-static het_result heti_move_weight(heti_rank *r, het_dtype type, float *at, int64_t count, const float *from,
+   `from` is NULL, back to `to`; of int8 they begin with a block. */
+static het_result heti_move_weight(heti_rank *r, het_dtype type, void *at, int64_t count, const float *from,
                                    float *to) {
     heti_narrow narrow;
     if (type == HET_F32) {
@@ -9403,7 +9403,7 @@ static het_result heti_move_weight(heti_rank *r, het_dtype type, float *at, int6
         return heti_sync(r);
     }
     for (int64_t done = 0, n; done < count; done += n) {
-        float *where = at + heti_weight_floats(type, done);
+        char *where = HETI_CAST(char *, at) + HETI_CAST(size_t, heti_weight_floats(type, done)) * sizeof(float);
         const size_t size = type == HET_INT8 ? sizeof narrow.block[0] : sizeof narrow.half[0];
         n = heti_min(HETI_NARROW, count - done);
         const int64_t units = type == HET_INT8 ? heti_ceil_div(n, HETRAIN_INT8_BLOCK) : n;
@@ -10686,7 +10686,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
                                  : "which does not know teams");
     for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++) {
         const het_parameter_desc *p = &ctx->chain.parameter[i].desc;
-        const int64_t pieces = p->piece > 0 ? (p->divide == 1 ? p->rows : p->columns) / p->piece : count;
+        const int64_t pieces = p->divide % 3 ? (p->divide == 1 ? p->rows : p->columns) / heti_max(1, p->piece) : count;
         if (p->divide < 0)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units "
                              "divide parameter %s in different ways", ctx->call, stage->rank, p->name);
@@ -10924,14 +10924,15 @@ static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64
         const het_box box = heti_box_of(ctx, rank, &at->desc);
         const het_expand_args a = heti_expansion(at, &box, NULL, NULL);
         const int64_t width = at->type == HET_INT8 ? a.blocks * HETRAIN_INT8_BLOCK : a.width;
-        sum += heti_ceil_div(heti_weight_floats(at->type, a.rows * width), 32) * 32;
+        sum += heti_ceil_div(heti_weight_floats(at->type, a.rows * width), 16) * 16; /* as block.elements */
     }
     return sum;
 }
 
 /* Elements of a block that follow each other in the block and in what a rank uses of it. */
 typedef struct heti_box_run {
-    int64_t first, count, place;
+    int64_t first, count, place;         /* place: in floats */
+    int32_t half;                        /* 1: they begin in the middle of that float, of bf16 */
     int32_t boxed;                       /* the rank uses a box of each parameter; now of this one: */
     int64_t parameter;
     het_box box;
@@ -10964,7 +10965,8 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
         run->place = (line * a.blocks + (run->first - p->offset) / HETRAIN_INT8_BLOCK -
                       (a.first + line * a.step) / HETRAIN_INT8_BLOCK) * HETRAIN_INT8_BLOCK;
     }
-    run->place = run->box_place + heti_weight_floats(p->type, run->place);
+    run->half = p->type == HET_BF16 && run->place % 2 != 0;
+    run->place = run->box_place + heti_weight_floats(p->type, run->place - run->half);
     return 1;
 }
 
@@ -11686,8 +11688,9 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
         const int64_t unit = p->type == HET_INT8 ? HETRAIN_INT8_BLOCK : 1, /* whole blocks are written */
                       low = (run.first - p->offset) / unit * unit,
                       high = heti_ceil_div(run.first - p->offset + run.count, unit) * unit;
-        HETI_TRY(heti_move_weight(r, p->type, heti_boxes(r, p->block, r->part->gathered[p->block]) + run.place,
-                                  heti_min(high, p->count) - low, from + (low - first), NULL));
+        void *at = heti_boxes(r, p->block, r->part->gathered[p->block]) + run.place;
+        if (run.half) at = HETI_CAST(uint16_t *, at) + 1;
+        HETI_TRY(heti_move_weight(r, p->type, at, heti_min(high, p->count) - low, from + (low - first), NULL));
     }
     return HET_OK;
 }
@@ -15853,7 +15856,6 @@ static void heti_cut_inference(het_ctx *ctx) {
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t pipeline = heti_infer_pipeline(ctx), most = heti_infer_rows(ctx, pipeline),
                   vocab = ctx->desc.model.vocab;
-    int64_t rank;
     HETI_TRY(heti_check_infer(ctx, pipeline, token, count, past, logits));
     for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
         ctx->share.batch_count[p] = p == pipeline;
@@ -15867,7 +15869,7 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         heti_cut_inference(ctx);
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
-    rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
+    int64_t rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
     rank = heti_team_rank(ctx->share.plan, rank, heti_team_size(ctx->share.plan, rank) - 1);
     heti_rank *head = heti_local_rank(ctx, rank);
     const het_result result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;

@@ -92,6 +92,31 @@ static void columns_have_the_bits_of_one_rank(void **state)
     }
 }
 
+/* Fewer pairs of columns than members; parts that are as large as the whole, for whose sums there must be room; and frozen weights in bf16 whose
+   parts have odd rows, here more than are written at once. */
+static void narrow_columns_have_the_bits_of_one_rank(void **state)
+{
+    static const struct { int64_t width, mlp_width, lora_rank; layout l; } cases[] = {
+        { 41, 2, 0, { "tp2", NULL, 2, 1 } }, { 40, 4, 0, { "tp3", NULL, 3, 1 } }, { 5, 3, 0, { "tp:3,2", NULL, 2, 1 } },
+        { 1, 6, 0, { "tp3", NULL, 3, 1 } }, { 40, 51, 2, { "tp:3,2", NULL, 2, 1 } }, { 41, 401, 2, { "pp2xtp:2,1", "zb-v", 4, 1 } },
+    };
+    het_model_desc model = team_model(HET_LLAMA, 48);
+    size_t i;
+    (void)state;
+    model.kv_heads = model.heads, model.head_size = 6;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        support_result base;
+        support_run run;
+        model.width = cases[i].width, model.mlp_width = cases[i].mlp_width, model.lora_rank = cases[i].lora_rank;
+        support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+        run.desc.weights = model.lora_rank > 0 ? HET_BF16 : HET_F32;
+        run.desc.layout.shard = HET_SHARD_GRADIENTS;
+        base = support_train(&run, "012|345");
+        support_layout_same(&base, &run, &cases[i].l, "012|345");
+        support_run_end(&run);
+    }
+}
+
 /* AMX adds up 32 k at a time: a matrix that is cut at multiples of 32 is the same sum. */
 static void matrix_registers_are_cut_at_32(void **state)
 {
@@ -1037,7 +1062,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(columns_have_the_bits_of_one_rank),
-        cmocka_unit_test(matrix_registers_are_cut_at_32),
+        cmocka_unit_test(narrow_columns_have_the_bits_of_one_rank), cmocka_unit_test(matrix_registers_are_cut_at_32),
         cmocka_unit_test(columns_under_muon_and_keepers), cmocka_unit_test(long_sequences_straddle_cuts),
         cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(members_keep_all_rows_before_theirs),
