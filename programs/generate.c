@@ -54,7 +54,7 @@ static void show(generator *g, int32_t token, int drawn) {
 static int generate(generator *g, int64_t count) {
     const settings *s = &g->set;
     const int64_t context = g->model.desc.limits.max_tokens, vocab = g->model.desc.model.vocab;
-    int64_t first = count > context ? count - context / 2 : 0, past = 0, drawn, have = count;
+    int64_t first = 0, past = 0, drawn, have = count;
     double start = seconds_now();
     int ended = 0;
     for (drawn = 0; drawn < s->tokens && !ended && !ferror(stdout); drawn++) {

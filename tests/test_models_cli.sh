@@ -42,6 +42,9 @@ refuses '--init odd/model.safetensors: is a directory' generate --init odd --tok
 refuses 'needs a tokenizer' generate --init t2 --tokens 3
 refuses '--tokenizer|330 ids|40' generate --init "$oracle/llama" --tokenizer tok.json
 
+does 'a context of one token' train --data text --model gpt2:layers=1,width=8,heads=1,context=1 --steps 2 --length 1 --quiet --out one
+does 'continues a longer text' generate --init one --prompt ab --tokens 3
+
 draw=(--prompt 'line 7: größ' --tokens 60 --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5 --ignore-end)
 does 'generation' generate --init t "${draw[@]}" --ids
 mv out ids
