@@ -1362,6 +1362,11 @@ static void bad_settings_are_refused(void **state)
     m.run.desc.layout.devices = NULL; /* one CPU, as het_desc_defaults leaves it */
     m.run.desc.layout.device_count = 1;
     EXPECT_OK(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error));
+    m.run.desc.model.lora_rank = 2; /* of factors that nothing would have */
+    m.run.desc.model.lora_targets = HET_LORA_Q + HET_LORA_UP;
+    EXPECT_ERROR(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error), HET_ERR_UNSUPPORTED, error.text, "lora_targets 33|no factors");
+    m.run.desc.model.lora_targets = HET_LORA_Q + HET_LORA_O;
+    EXPECT_OK(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error));
     support_run_end(&m.run);
     moe_start(&m, HET_LLAMA, 0, 1, SUPPORT_SHORT);
     m.run.far = *het_cpu_device();

@@ -16,7 +16,8 @@
        h = norm(x);  l = h R^T;  p = softmax(l);  a token's experts are the k largest l, of equal
        ones the lower;  g_e = p_e / sum of the chosen p, or p_e (`renormalize`); by hash, without
        router: experts drawn from token and layer, g_e = 1 / k
-       o_e = (silu(h Wgate_e^T) (h Wup_e^T)) Wdown_e^T, or gelu(h Wup_e^T) Wdown_e^T; no biases
+       o_e = (silu(h Wgate_e^T) (h Wup_e^T)) Wdown_e^T, or gelu(h Wup_e^T) Wdown_e^T; no biases,
+       no low-rank factors
        y = x + dropout(sum over its experts, ascending, of g_e o_e)
    CAPACITY   Of a granule's tokens (CONCEPTS in hetrain.h) an expert takes C = ceil(capacity k rows
    / E): the first ones, or those with the largest gates, of equal ones the first. A choice without
@@ -1013,6 +1014,9 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     model = desc->model;
     HETI_T_TRY(het_model_complete(&model, error));
     HETI_T_TRY(heti_x_settle(experts, &model, &x, error));
+    if (model.lora_rank > 0 && model.lora_targets >= HET_LORA_GATE) /* or up, or down */
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_experts_units: lora_targets %d: experts have no factors; "
+                           "q, k, v and o may", model.lora_targets);
     for (int64_t u = 0; desc->layout.devices != NULL && u < desc->layout.device_count; u++) {
         const het_device_iface *device = desc->layout.devices[u].iface;
         if (device != NULL && !device->host_memory)
@@ -1022,9 +1026,7 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     HETI_T_TRY(het_model_units(&model, units, capacity, &count, error));
     for (int64_t u = 0; u < count; u++) {
         units[u].model = NULL; /* the context's */
-        if (units[u].iface != het_unit_mlp()) continue;
-        units[u].iface = het_unit_experts();
-        units[u].settings = experts;
+        if (units[u].iface == het_unit_mlp()) units[u].iface = het_unit_experts(), units[u].settings = experts;
     }
     desc->units = units;
     desc->unit_count = count;
