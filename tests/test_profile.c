@@ -1082,6 +1082,62 @@ static void hostile_files(void **state)
     assert_int_equal(memory.live, 0);
 }
 
+/* Bytes of a plan are more where a block's weights are, whatever a file says of them. */
+static void bytes_of_large_numbers(void **state)
+{
+    static const char *const weights[] = { "1e12", "1e22", "1e30" };
+    const het_shape limits = { 64, 1, 64 };
+    het_needs needs[2];
+    size_t before = 0;
+    int i;
+    (void)state;
+    memset(needs, 0, sizeof needs);
+    for (i = 0; i < 3; i++) {
+        het_error error = { HET_OK, "" };
+        char *packed = edited(small_profile, "\"output\": 1024", "\"output\": 1024, \"packed\": 1");
+        char *large;
+        het_profile *profile;
+        het_plan_desc desc;
+        het_plan *plan;
+        het_memory memory[2];
+        char to[64];
+        snprintf(to, sizeof to, "\"elements\": 4096, \"weights\": %s", weights[i]);
+        large = edited(packed, "\"elements\": 4096", to);
+        profile = read_text(large);
+        memset(&desc, 0, sizeof desc);
+        desc.units = desc.ranks = 2;
+        EXPECT_OK(het_plan_read(&desc, "dp", 2, &plan, &error));
+        EXPECT_OK(het_profile_memory(profile, plan, needs, &limits, memory, &error));
+        if (memory[0].communication < before || memory[0].communication > 1 << 30) /* pieces of them: not all at once */
+            fail_msg("%s: %zu bytes, %zu of less weights", to, memory[0].communication, before);
+        before = memory[0].communication;
+        het_plan_free(plan);
+        het_profile_free(profile);
+        free(large);
+        free(packed);
+    }
+}
+
+/* A long chain whose units all have a block in common takes a moment to read. */
+static void long_chains_are_read_soon(void **state)
+{
+    enum { LONG = 1 << 17 };
+    char *text = malloc(LONG * 16 + 256), *at = text;
+    const clock_t start = clock();
+    het_profile *profile;
+    int i;
+    (void)state;
+    at += sprintf(at, "{\"hetrain_profile\": 1, \"kinds\": [{\"name\": \"a\"}], \"units\": [\"a\"");
+    for (i = 1; i < LONG; i++) at += sprintf(at, ",\"a\"");
+    at += sprintf(at, "], \"blocks\": [{\"elements\": 1, \"units\": [0");
+    for (i = 1; i < LONG; i++) at += sprintf(at, ",%d", i);
+    sprintf(at, "]}]}");
+    profile = read_text(text);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 4);
+    het_profile_free(profile);
+    free(text);
+}
+
 static void merging(void **state)
 {
     static const struct { const char *from, *to, *words; } edits[] = {
@@ -1384,7 +1440,7 @@ int main(void)
         cmocka_unit_test(hand_written),
         cmocka_unit_test(numbers_round_trip),
         cmocka_unit_test(bad_files),
-        cmocka_unit_test(hostile_files),
+        cmocka_unit_test(hostile_files), cmocka_unit_test(bytes_of_large_numbers), cmocka_unit_test(long_chains_are_read_soon),
         cmocka_unit_test(merging),
         cmocka_unit_test(costs_of_a_plan),
         cmocka_unit_test(between_alone_and_together),

@@ -524,6 +524,32 @@ static void shares_of_many_are_good(void **state)
     assert_true(worst < 1.5 && sum / 40 < 1.03);
 }
 
+/* What a file says of heads may be anything: the shares come soon, and add up. */
+static void shares_of_very_many_heads(void **state)
+{
+    static const int64_t heads[] = { 300, 4096, 1 << 20, INT64_C(1) << 53 };
+    uint64_t seed = 5;
+    int i;
+    (void)state;
+    for (i = 0; i < 16; i++) {
+        het_error error = { HET_OK, "" };
+        het_team_member member[8];
+        double seconds;
+        int64_t m, left;
+        brute b;
+        draw(&b, &seed, i % 2 ? 4 : 6, 1);
+        left = b.d.heads = heads[i / 4];
+        EXPECT_OK(het_team_divide(&b.d, member, &seconds, &error));
+        for (m = 0; m < b.d.members; m++) {
+            b.cut[m + 1] = b.cut[m] + (int64_t)member[m].share;
+            left -= b.heads[m] = member[m].heads;
+            assert_true(member[m].heads > 0);
+        }
+        assert_int_equal(left, 0);
+        NEARLY(slowest(&b), seconds);
+    }
+}
+
 static void shares_refuse(void **state)
 {
     het_error error = { HET_OK, "" };
@@ -1698,7 +1724,7 @@ int main(void)
         cmocka_unit_test(by_heads), cmocka_unit_test(rows_between_granules), cmocka_unit_test(by_columns), cmocka_unit_test(by_both),
         cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
-        cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
+        cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_of_very_many_heads), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(a_team_beside_a_keeper),
         cmocka_unit_test(the_best_teams_get_a_keeper), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
         cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),

@@ -428,8 +428,8 @@ typedef struct het_divide_desc {
 } het_divide_desc;
 /* The shares with which the slowest member takes least: member[i].share is how many granules it
    gets, group and heads are by context or by heads; leader and rank are left alone. By context, and
-   by heads with up to 4 members, no division is faster; with more, heads go by largest remainders
-   and are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or
+   by heads with up to 4 members and 256 heads, no division is faster; with more, heads go by largest
+   remainders and are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or
    NULL. Nothing is allocated. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc *desc, het_team_member *member,
                                                           double *seconds, het_error *error);
@@ -775,6 +775,8 @@ static int64_t heti_s_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static double heti_s_larger(double a, double b) { return a > b ? a : b; }
 static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
 static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
+/* The whole number below it; what a file says may be more than any. */
+static int64_t heti_s_whole(double a) { return HETI_T_CAST(int64_t, heti_s_smaller(a, 4e18)); }
 static double heti_s_absolute(double a) { return a < 0 ? -a : a; }
 static int heti_s_unequal(double a, double b) { return a < b || b < a; }
 
@@ -1109,11 +1111,12 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
    since. */
 static void heti_s_find_cuts(het_profile *p) {
     int backs = 0;
+    HETI_T_CLEAR(p->cut, p->units);
+    for (const het_block_profile *b = p->block; b < p->block + p->blocks; b++)
+        for (int64_t i = b->first_use; i < b->first_use + b->uses && !b->frozen; i++) p->cut[p->use[i]] = 1; /* trained */
     for (int64_t u = 0; u < p->units; u++) {
         const int last = u + 1 == p->units, loss = p->kind[p->unit[u]].loss;
-        for (int64_t b = 0; b < p->blocks; b++)
-            for (int64_t i = 0; i < p->block[b].uses && !p->block[b].frozen; i++)
-                backs |= p->use[p->block[b].first_use + i] == u;
+        backs |= p->cut[u];
         p->cut[u] = !backs && !last ? HET_CUT_NONE : loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
         if (loss) backs = 0;
     }
@@ -1492,7 +1495,7 @@ static double heti_s_weights(const het_profile *p, const het_block_profile *bloc
 enum { HETI_S_PIECE = 1 << 22, HETI_S_BOX_PIECE = 1 << 16, HETI_S_FEW = 4096 };
 
 static double heti_s_pieces(double elements) {
-    return heti_s_real((HETI_T_CAST(int64_t, elements) + HETRAIN_FLOW_WINDOW / 4 - 1) / (HETRAIN_FLOW_WINDOW / 4));
+    return heti_s_real((heti_s_whole(elements) + HETRAIN_FLOW_WINDOW / 4 - 1) / (HETRAIN_FLOW_WINDOW / 4));
 }
 
 /* h->first of many holders in one process (hetrain.h, heti_find_clusters): how many. */
@@ -1639,7 +1642,7 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
 /* Elements of pieces of so many that have room at once (hetrain.h, heti_flow_slots). */
 static double heti_s_under_way(const heti_s_holding *h, int weights, double piece) {
     const int64_t quarter = h->part / HETRAIN_FLOW_WINDOW,
-                  room = piece > 0 ? HETI_T_CAST(int64_t, heti_s_real(HETRAIN_FLOW_WINDOW) / piece) : 0;
+                  room = piece > 0 ? heti_s_whole(heti_s_real(HETRAIN_FLOW_WINDOW) / piece) : 0;
     if (h->divided) return piece;
     return piece * heti_s_smaller(heti_s_smaller(16, h->pieces[weights]), heti_s_real(heti_s_max(quarter, room)));
 }
@@ -1768,7 +1771,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         to->stored = heti_s_bytes(heti_s_real(of->places) * h->stored);
         to->host = to->communication + to->stored;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
-        to->parameters = HETI_T_CAST(int64_t, h->elements);
+        to->parameters = heti_s_whole(h->elements);
     }
     memory[0].saving = heti_s_saved(p);
 }
@@ -2169,6 +2172,8 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
 
 /* ---- shares of a team ---- */
 
+enum { HETI_S_EVERY_HEAD = 256 }; /* of more not all ways are tried */
+
 typedef struct heti_s_divide {
     const het_divide_desc *d;
     double length;                    /* of a sequence, in parts of the micro-batch */
@@ -2179,7 +2184,7 @@ typedef struct heti_s_divide {
 
 /* Of the queries before `end`, a part of the micro-batch; of all they come to 1. */
 static double heti_s_seen(const heti_s_divide *s, double end) {
-    const double whole = heti_s_real(HETI_T_CAST(int64_t, end / s->length + 1e-9)), rest = end - whole * s->length;
+    const double whole = heti_s_real(heti_s_whole(end / s->length + 1e-9)), rest = end - whole * s->length;
     return (whole * s->length * s->length + (rest > 0 ? rest * rest : 0)) / s->length;
 }
 
@@ -2250,10 +2255,11 @@ static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
     }
 }
 
-/* By largest remainders of one over a member's pairs, then moves of one head. */
+/* By largest remainders of one over a member's pairs, then moves of one head; of very many, several. */
 static void heti_s_divide_many(heti_s_divide *s) {
     const het_divide_desc *d = s->d;
     double part[HETRAIN_MAX_TEAM], sum = 0;
+    const int64_t moved = 1 + d->heads / 4096;
     int64_t left = d->heads;
     for (int64_t m = 0; m < d->members; m++) {
         const double pair = d->member[m].forward.pair + d->member[m].backward.pair;
@@ -2261,7 +2267,7 @@ static void heti_s_divide_many(heti_s_divide *s) {
     }
     for (int64_t m = 0; m < d->members; m++) {
         part[m] *= heti_s_real(d->heads) / sum;
-        s->heads[m] = heti_s_max(1, HETI_T_CAST(int64_t, part[m]));
+        s->heads[m] = heti_s_max(1, heti_s_whole(part[m]));
         left -= s->heads[m];
     }
     for (; left != 0; left += left < 0 ? 1 : -1) {
@@ -2277,9 +2283,9 @@ static void heti_s_divide_many(heti_s_divide *s) {
     for (int64_t m = 0; m < d->members; m++)
         for (int64_t k = 0; k < d->members; k++) {
             HETI_T_COPY(s->heads, s->best_heads, d->members);
-            if (m == k || s->heads[m] == 1) continue;
-            s->heads[m]--;
-            s->heads[k]++;
+            if (m == k || s->heads[m] <= moved) continue;
+            s->heads[m] -= moved;
+            s->heads[k] += moved;
             if (heti_s_divide_rows(s)) k = -1; /* all others again */
         }
 }
@@ -2301,7 +2307,7 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     s.length = 1 / sequences;
     s.best = 1e300;
     if (desc->heads == 0) (void)heti_s_divide_rows(&s);
-    else if (desc->members > 4) heti_s_divide_many(&s);
+    else if (desc->members > 4 || desc->heads > HETI_S_EVERY_HEAD) heti_s_divide_many(&s);
     else heti_s_divide_heads(&s, 0, desc->heads);
     for (int64_t m = 0; m < desc->members; m++) {
         member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
@@ -5756,7 +5762,7 @@ static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
     for (int64_t p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
         const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_S_MISFIT;
         const double part = runs ? heti_s_real(micro_batches) / s->pipeline_time[p] / sum : 0;
-        c->count[p] = heti_s_min(left, part > 4 ? HETI_T_CAST(int64_t, part * 0.75) : 0);
+        c->count[p] = heti_s_min(left, part > 4 ? heti_s_whole(part * 0.75) : 0);
         left -= c->count[p];
     }
     while (left-- > 0) {
@@ -7551,7 +7557,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.tokens = size.tokens;
     desc.pairs = size.pairs;
     desc.sequences = size.sequences;
-    if (f->way[team] != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
+    if (f->way[team] != HETI_S_BY_CONTEXT) desc.heads = heti_s_whole(f->heads);
     HETI_T_TRY(het_team_divide(&desc, f->member + first, NULL, s->error));
     for (int64_t i = 0; i < count; i++) f->member[first + i].columns = f->way[team] == HETI_S_BY_COLUMNS;
     return HET_OK;
