@@ -4979,6 +4979,13 @@ static int64_t heti_s_longest(const heti_s_choice *c) {
 static int64_t heti_s_chunks(const heti_s_seek *s, const heti_s_choice *c) {
     return s->order[c->order]->placement == HET_PLACE_ANY ? 1 : 2;
 }
+static int64_t heti_s_stages(const heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    return heti_s_chunks(s, c) * heti_s_places(c, p);
+}
+/* Where its stages end. */
+static int64_t *heti_s_ends(const heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    return &c->end[heti_s_chunks(s, c) * c->first[p]];
+}
 
 /* Which of `places` devices has stage `stage`. */
 static int64_t heti_s_place_of(const het_schedule_kind *order, int64_t places, int64_t stage) {
@@ -4990,7 +4997,7 @@ static int64_t heti_s_place_of(const het_schedule_kind *order, int64_t places, i
 typedef struct heti_s_spot { int64_t place, at, device, kind, begin, end; } heti_s_spot;
 
 static heti_s_spot heti_s_spot_of(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i) {
-    const int64_t *end = &c->end[heti_s_chunks(s, c) * c->first[p]];
+    const int64_t *end = heti_s_ends(s, c, p);
     heti_s_spot spot;
     spot.place = heti_s_place_of(s->order[c->order], heti_s_places(c, p), i);
     spot.at = c->first[p] + spot.place;
@@ -4999,10 +5006,6 @@ static heti_s_spot heti_s_spot_of(const heti_s_seek *s, const heti_s_choice *c, 
     spot.begin = i == 0 ? 0 : end[i - 1];
     spot.end = end[i];
     return spot;
-}
-
-static int64_t heti_s_stages(const heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    return heti_s_chunks(s, c) * heti_s_places(c, p);
 }
 
 static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
@@ -5085,18 +5088,18 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
 static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c), total = c->first[c->pipelines];
     int64_t p, i, left = heti_s_micro_batches(s, c->granules);
-    if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
+    if (chunks == 2 && total == c->pipelines) return 0;
     if (c->state == HETI_S_STATE_KEPT && c->keepers == 0) return 0;
     if (c->pipelines == 1 && c->keepers == 0 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
     for (i = 0; i < total; i++)
         if (!heti_s_takes(s, c->device[i], c->granules)) return 0;
     for (p = 0; p < c->pipelines; p++) {
-        const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
-        if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
+        const int64_t places = heti_s_places(c, p), stages = chunks * places, *end = heti_s_ends(s, c, p);
+        if (c->count[p] < 0 || places < 1 || end[stages - 1] != s->units) return 0;
         left -= c->count[p];
-        for (i = 0; i < chunks * places; i++)
+        for (i = 0; i < stages; i++)
             if (end[i] <= (i == 0 ? 0 : end[i - 1])) return 0;
-        i = heti_s_place_of(s->order[c->order], places, chunks * places - 1);
+        i = heti_s_place_of(s->order[c->order], places, stages - 1);
         if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] &= ~3;
     }
     for (i = 0; i < total && s->order[c->order]->split; i++)
@@ -5272,13 +5275,12 @@ static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int
 
 /* Ranks that hold a block, ascending, as s->scratch. */
 static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_block_profile *block) {
-    const int64_t chunks = heti_s_chunks(s, c), *use = s->d.profile->use + block->first_use;
+    const int64_t *use = s->d.profile->use + block->first_use;
     int64_t i, g, count = 0;
-    for (int64_t r = 0; r < s->ranks; r++) s->used[r] = 0;
+    HETI_T_CLEAR(s->used, s->ranks);
     for (int64_t p = 0; p < c->pipelines; p++) {
-        const int64_t *end = &c->end[chunks * c->first[p]];
         for (i = g = 0; i < block->uses; i++) {
-            while (end[g] <= use[i]) g++;
+            while (heti_s_ends(s, c, p)[g] <= use[i]) g++;
             s->used[heti_s_spot_of(s, c, p, g).device] = 1;
         }
     }
@@ -5503,13 +5505,13 @@ static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, i
     return low;
 }
 
-/* Gives each device in turn what it can take in `seconds`. Ends of stages go to end[]; 0 long ones
-   are devices that got nothing. 1: all is given. */
-static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64_t p, double seconds, int64_t *end,
-                             int32_t *recompute) {
+/* Gives each device of a pipeline in turn what it can take in `seconds`; stages of no length are
+   devices that got nothing. 1: all is given. */
+static int heti_s_give_units(const heti_s_seek *s, heti_s_choice *c, int64_t p, double seconds) {
     const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
-    int64_t at = 0;
+    int64_t *end = heti_s_ends(s, c, p), at = 0;
+    int32_t *recompute = &c->recompute[c->first[p]];
     for (int64_t i = 0; i < places; i++) recompute[i] = 0;
     for (int64_t i = 0; i < stages; i++) {
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
@@ -5532,17 +5534,14 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
     return at == s->units;
 }
 
-/* Cuts the chain for pipeline p so that the slowest stage is as fast as can be; stages of no length
-   are devices that got nothing. 0: these devices cannot hold it. */
+/* Cuts the chain for pipeline p so that the slowest stage is as fast as can be. 0: these devices
+   cannot hold it. */
 static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), first = c->first[p];
-    int64_t *end = &c->end[chunks * first], i;
-    int32_t *recompute = &c->recompute[first];
     double low = 0, high = 0;
-    if (chunks * places > s->units && chunks == 2) return 0;
-    if (!heti_s_give_units(s, c, p, HETI_S_NONE, end, recompute)) return 0;
-    for (i = 0; i < places; i++) {
-        const double whole = heti_s_both(s, s->kind_of[c->device[first + i]], s->order[c->order]->split, 1, 0, s->units,
+    if (heti_s_stages(s, c, p) > s->units && heti_s_chunks(s, c) == 2) return 0;
+    if (!heti_s_give_units(s, c, p, HETI_S_NONE)) return 0;
+    for (int64_t i = c->first[p]; i < c->first[p + 1]; i++) {
+        const double whole = heti_s_both(s, s->kind_of[c->device[i]], s->order[c->order]->split, 1, 0, s->units,
                                          c->granules);
         high = heti_s_larger(high, whole);
         low += 1 / (whole + 1e-300);
@@ -5550,11 +5549,10 @@ static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
     low = heti_s_smaller(0.3 / low, high); /* below what all of them take together, without recomputation */
     for (int round = 0; round < 40 && high > low * 1.0005; round++) {
         const double middle = round < 4 && high > 4 * low ? 2 * low : 0.5 * (low + high);
-        if (heti_s_give_units(s, c, p, middle, end, recompute)) high = middle;
+        if (heti_s_give_units(s, c, p, middle)) high = middle;
         else low = middle;
     }
-    if (!heti_s_give_units(s, c, p, high, end, recompute))
-        (void)heti_s_give_units(s, c, p, HETI_S_NONE, end, recompute);
+    if (!heti_s_give_units(s, c, p, high)) (void)heti_s_give_units(s, c, p, HETI_S_NONE);
     return 1;
 }
 
@@ -5569,17 +5567,21 @@ static int heti_s_alike(const heti_s_seek *s, const heti_s_choice *c, int64_t p,
     return 1;
 }
 
+/* Pipeline p of `to` gets the cuts of pipeline q of `from`, which has as many places and stages. */
+static void heti_s_copy_cuts(const heti_s_seek *s, heti_s_choice *to, int64_t p, const heti_s_choice *from, int64_t q) {
+    HETI_T_COPY(heti_s_ends(s, to, p), heti_s_ends(s, from, q), heti_s_stages(s, from, q));
+    HETI_T_COPY(&to->recompute[to->first[p]], &from->recompute[from->first[q]], heti_s_places(from, q));
+}
+
 /* Takes over the cuts of a pipeline of s->now with the same devices. 0: q, negative or not, is
    another. */
 static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t q) {
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p);
-    const heti_s_choice *from = &s->now;
-    if (q < 0 || heti_s_places(from, q) != places ||
-        memcmp(&from->device[from->first[q]], &c->device[c->first[p]],
+    const int64_t places = heti_s_places(c, p);
+    if (q < 0 || heti_s_places(&s->now, q) != places ||
+        memcmp(&s->now.device[s->now.first[q]], &c->device[c->first[p]],
                HETI_T_CAST(size_t, places) * sizeof *c->device) != 0)
         return 0;
-    HETI_T_COPY(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], chunks * places);
-    HETI_T_COPY(&c->recompute[c->first[p]], &from->recompute[from->first[q]], places);
+    heti_s_copy_cuts(s, c, p, &s->now, q);
     s->fits[p] = 1;
     return 1;
 }
@@ -5776,17 +5778,20 @@ static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
     }
 }
 
+/* Holder i of a unit: of pipeline i, whose stage s->scratch[i] has it, or a keeper. */
+static int64_t heti_s_holder(const heti_s_seek *s, const heti_s_choice *c, int64_t i) {
+    return i < c->pipelines ? heti_s_spot_of(s, c, i, s->scratch[i]).device :
+           c->device[c->first[c->pipelines] + i - c->pipelines];
+}
+
 /* The slowest link between holders of a unit that follow each other; `bandwidth` is 1 over it.
    s->scratch: the stage of each pipeline that has the unit, or one before it. */
 static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, int64_t unit) {
-    const int64_t chunks = heti_s_chunks(s, c);
     het_link_cost slowest = { 0, 0 };
     int64_t before = -1;
     for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
-        const int keeps = p >= c->pipelines;
-        while (!keeps && c->end[chunks * c->first[p] + s->scratch[p]] <= unit) s->scratch[p]++;
-        const int64_t i = keeps ? c->device[c->first[c->pipelines] + p - c->pipelines] :
-                          heti_s_spot_of(s, c, p, s->scratch[p]).device;
+        while (p < c->pipelines && heti_s_ends(s, c, p)[s->scratch[p]] <= unit) s->scratch[p]++;
+        const int64_t i = heti_s_holder(s, c, p);
         if (before >= 0) {
             const het_link_cost link = heti_s_cluster_link(s->d.cluster, before, i);
             slowest.latency = heti_s_larger(slowest.latency, link.latency);
@@ -5818,8 +5823,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
             seconds = 2 * link.latency + link.bandwidth * elements * bytes *
                       heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
         for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
-            i = p < c->pipelines ? heti_s_spot_of(s, c, p, s->scratch[p]).device :
-                c->device[c->first[c->pipelines] + p - c->pipelines];
+            i = heti_s_holder(s, c, p);
             s->ring[i] += seconds + elements * (p < c->pipelines ? own : kept) *
                 s->kind[s->kind_of[i]].times->step_element / s->d.cluster->device[i].speed;
         }
@@ -5849,7 +5853,7 @@ static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
 /* Cuts and shares anew, for devices in pipelines that are given. Pipelines that cannot hold the
    chain leave. 0: none is left. */
 static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t micro_batches = heti_s_micro_batches(s, c->granules), chunks = heti_s_chunks(s, c);
+    const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
     const int as_before = s->climbing && s->now.order == c->order && s->now.granules == c->granules;
     for (int64_t r = 0; r < s->ranks; r++) s->scratch[r] = -1;
     for (int64_t p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
@@ -5857,9 +5861,7 @@ static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
     for (int64_t p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
     for (int64_t p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_s_alike(s, c, p - 1, p)) {
-            const int64_t n = heti_s_places(c, p);
-            HETI_T_COPY(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], chunks * n);
-            HETI_T_COPY(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n);
+            heti_s_copy_cuts(s, c, p, c, p - 1);
             s->fits[p] = s->fits[p - 1];
         } else if (!heti_s_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_s_cut(s, c, p);
     }
@@ -5871,7 +5873,6 @@ static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
 
 /* By lowest device, as the space is declared. */
 static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t chunks = heti_s_chunks(s, c);
     heti_s_choice *to = &s->sorted;
     int64_t at = 0;
     for (int64_t r = 0; r < s->ranks; r++) s->scratch[r] = -1;
@@ -5884,12 +5885,10 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
     for (int64_t r = 0, p = 0; r < s->ranks; r++) {
         const int64_t from = s->scratch[r];
         if (from < 0) continue;
-        const int64_t n = heti_s_places(c, from);
         to->count[p] = c->count[from];
-        HETI_T_COPY(&to->device[at], &c->device[c->first[from]], n);
-        HETI_T_COPY(&to->recompute[at], &c->recompute[c->first[from]], n);
-        HETI_T_COPY(&to->end[chunks * at], &c->end[chunks * c->first[from]], chunks * n);
-        at += n;
+        HETI_T_COPY(&to->device[at], &c->device[c->first[from]], heti_s_places(c, from));
+        heti_s_copy_cuts(s, to, p, c, from);
+        at += heti_s_places(c, from);
         to->first[++p] = at;
     }
     for (int64_t i = 1; i < to->keepers; i++) /* ascending */
@@ -6246,26 +6245,23 @@ static void heti_s_beginnings(heti_s_seek *s) {
 /* ---- moves ---- */
 
 static int heti_s_twins(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t q) {
-    const int64_t chunks = heti_s_chunks(s, c);
-    return heti_s_alike(s, c, p, q) && memcmp(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[q]],
-               HETI_T_CAST(size_t, heti_s_stages(s, c, p)) * sizeof *c->end) == 0;
+    return heti_s_alike(s, c, p, q) && memcmp(heti_s_ends(s, c, p), heti_s_ends(s, c, q),
+                                              HETI_T_CAST(size_t, heti_s_stages(s, c, p)) * sizeof *c->end) == 0;
 }
 
 /* Moves the end of a stage in a pipeline and, where asked, in all like it. */
 static int heti_s_move_cut(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t chunks = heti_s_chunks(s, c), p = heti_s_below(s, c->pipelines),
-                  stages = chunks * heti_s_places(c, p);
+    const int64_t p = heti_s_below(s, c->pipelines), stages = heti_s_stages(s, c, p);
     const int64_t far = heti_s_below(s, 4) == 0 ? 2 : 1, by = heti_s_below(s, 2) == 0 ? -far : far,
                   all = heti_s_below(s, 3) > 0;
-    int64_t *own = &c->end[chunks * c->first[p]], i, q, j, until;
+    int64_t *own = heti_s_ends(s, c, p), i, q, j, until;
     if (stages < 2) return 0;
     i = heti_s_below(s, stages - 1);
     /* several ends together */
     until = heti_s_below(s, 3) == 0 ? heti_s_min(stages - 1, i + 1 + heti_s_below(s, stages - 1 - i)) : i + 1;
     for (q = c->pipelines; q-- > 0;) {
-        int64_t *end = &c->end[chunks * c->first[q]];
         if (q == p || !all || !heti_s_twins(s, c, p, q)) continue;
-        for (j = i; j < until; j++) end[j] += by;
+        for (j = i; j < until; j++) heti_s_ends(s, c, q)[j] += by;
     }
     for (j = i; j < until; j++) own[j] += by;
     if (own[i] <= (i == 0 ? 0 : own[i - 1]) || own[until - 1] >= own[until]) return 0;
@@ -6624,23 +6620,22 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
 /* Ends of stage i of pipeline p and of all behind it. */
 static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     heti_s_choice *c = &s->now;
-    const int64_t chunks = heti_s_chunks(s, c), stages = chunks * heti_s_places(c, p), first = chunks * c->first[p];
-    const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
+    const int64_t stages = heti_s_stages(s, c, p), begin = i == 0 ? 0 : heti_s_ends(s, c, p)[i - 1];
+    int64_t *end = &heti_s_ends(s, c, p)[i];
     if (i + 1 < stages) {
-        for (int64_t end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
-            c->end[first + i] = end;
+        for (*end = begin + 1; *end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); ++*end) {
             if (!heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) break; /* nor for more */
             heti_s_each_end(s, p, i + 1);
         }
         return;
     }
-    c->end[first + i] = s->units;
+    *end = s->units;
     if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) return;
     if (p + 1 < c->pipelines) { heti_s_each_end(s, p + 1, 0); return; }
     const double after = heti_s_bound_after(s, c);
     for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
         for (int64_t q = 0; q < c->pipelines; q++)
-            for (i = 0; i < chunks * heti_s_places(c, q); i++)
+            for (i = 0; i < heti_s_stages(s, c, q); i++)
                 if (!heti_s_has_room(s, c, q, i, g, 0)) return; /* nor for more */
         c->granules = g;
         heti_s_each_count(s, 0, heti_s_micro_batches(s, g), after);
@@ -7322,7 +7317,7 @@ static het_result heti_s_nothing(heti_s_seek *s) {
 /* Lists of so many actions are simulated as quickly as estimated. */
 static int heti_s_is_quick(const heti_s_seek *s, const heti_s_choice *c) {
     int64_t actions = 0;
-    for (int64_t p = 0; p < c->pipelines; p++) actions += c->count[p] * heti_s_chunks(s, c) * heti_s_places(c, p);
+    for (int64_t p = 0; p < c->pipelines; p++) actions += c->count[p] * heti_s_stages(s, c, p);
     return s->ranks <= 16 && actions <= 1024;
 }
 
