@@ -1410,6 +1410,41 @@ static void budgets_end_it(void **state)
     end(w);
 }
 
+/* A thousand nodes of two unlike devices: a plan comes soon, since what a pipeline takes in one node it takes in all; and where there was no time at
+   all the error does not speak of schedules. */
+static void many_nodes_are_one_kind(void **state)
+{
+    enum { NODES = 1000 };
+    static het_cluster_device device[2 * NODES];
+    static het_group group[NODES + 1];
+    world *w = make(20, 2);
+    het_error error = { HET_OK, "" };
+    het_search *search = NULL;
+    int i;
+    (void)state;
+    for (i = 0; i < 2 * NODES; i++) {
+        device[i] = w->place[i % 2];
+        device[i].speed = i % 2 ? 0.5 : 1;
+        device[i].memory = i % 2 ? 1e6 : 0;
+        device[i].group = 1 + i / 2;
+    }
+    group[0].parent = -1;
+    group[0].latency = 0.1;
+    for (i = 1; i <= NODES; i++) group[i].bandwidth = 1e9;
+    w->cluster.device = device;
+    w->cluster.group = group;
+    w->cluster.ranks = 2 * NODES;
+    w->cluster.groups = NODES + 1;
+    w->desc.granules = 64;
+    w->desc.clock = processor_seconds;
+    w->desc.seconds = 2;
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_OK, error.text, "");
+    het_search_free(search);
+    w->desc.seconds = 1e-9;
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text, "before a plan was found");
+    end(w);
+}
+
 /* A micro-batch alone, four equal devices, 8 pieces of 512 tokens: unsliced no plan is faster than one device; in K slices four stages take 1 + 3 / K
    of its quarter. Slices that there may not be, a model that looks at whole sequences, memory that only slices keep. */
 static void long_micro_batches_are_cut(void **state)
@@ -1675,7 +1710,7 @@ int main(void)
         cmocka_unit_test(frozen_weights_count_as_they_lie),
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
-        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it),
+        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(many_nodes_are_one_kind),
         cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(lists_for_the_times_are_tried),
         cmocka_unit_test(as_few_units_recompute_as_fit), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),

@@ -4915,7 +4915,10 @@ typedef struct heti_s_seek {
     heti_s_memo *memo;                /* [HETI_S_MEMOS] pipelines that were simulated alone */
     het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
     het_stage_cost *alone_stage;      /* [2 ranks] */
-    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 11] */
+    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 5 groups + 11] */
+    int64_t *alone_number, *alone_from; /* [groups] the cluster's among these, + 1; which they are */
+    het_group *alone_link_group;      /* [groups] those that its devices are in, from the outermost on */
+    int64_t alone_groups;
     het_link_cost *alone_link;        /* [ranks][ranks], where the cluster has a matrix */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
@@ -5609,6 +5612,18 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
     memmove(&c->device[at], keeper, HETI_T_CAST(size_t, c->keepers) * sizeof *keeper);
 }
 
+/* The number of a group of the cluster among those of the pipeline alone, so that pipelines in alike
+   groups are alike. */
+static int64_t heti_s_alone_number(heti_s_seek *s, int64_t g) {
+    if (g < 0 || s->alone_number[g] > 0) return g < 0 ? -1 : s->alone_number[g] - 1;
+    const int64_t parent = heti_s_alone_number(s, s->d.cluster->group[g].parent), number = s->alone_groups++;
+    s->alone_link_group[number] = s->d.cluster->group[g];
+    s->alone_link_group[number].parent = parent;
+    s->alone_from[number] = g;
+    s->alone_number[g] = number + 1;
+    return number;
+}
+
 /* The plan of one pipeline alone, its costs, and a key of both. */
 static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p);
@@ -5619,17 +5634,24 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     HETI_T_COPY(s->alone_key, head, n);
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
+    while (s->alone_groups > 0) s->alone_number[s->alone_from[--s->alone_groups]] = 0;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
         s->alone_key[n++] = spot.end + (s->units + 1) * c->recompute[spot.at];
         if (i >= places) continue;
-        s->alone_group[spot.place] = s->d.cluster->device[spot.device].group;
+        s->alone_group[spot.place] = heti_s_alone_number(s, s->d.cluster->device[spot.device].group);
         s->alone_key[n++] = spot.kind;
         s->alone_key[n++] = s->d.cluster->link != NULL ? spot.device : s->alone_group[spot.place];
         for (int64_t k = 0; k < places && s->d.cluster->link != NULL; k++)
             s->alone_link[spot.place * places + k] = heti_s_cluster_link(s->d.cluster, spot.device,
                                                                          c->device[c->first[p] + k]);
+    }
+    for (const het_group *g = s->alone_link_group; g < s->alone_link_group + s->alone_groups; g++) {
+        const double link[4] = { g->latency, g->bandwidth, g->bus, g->uplink };
+        s->alone_key[n++] = g->parent;
+        memcpy(&s->alone_key[n], link, sizeof link);
+        n += 4;
     }
     heti_s_put_order(s, c, &s->alone);
     return n;
@@ -5690,8 +5712,8 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     if (result == HET_OK && !fits) seconds = HETI_S_MISFIT;
     memset(&costs, 0, sizeof costs);
     costs.stage = s->alone_stage;
-    costs.group = s->d.cluster->group;
-    costs.groups = s->d.cluster->groups;
+    costs.group = s->alone_link_group;
+    costs.groups = s->alone_groups;
     costs.rank_group = s->alone_group;
     costs.link = s->d.cluster->link != NULL ? s->alone_link : NULL;
     if (result == HET_OK && fits && s->guessing) seconds = 0; /* it fits: that is all that is asked */
@@ -7090,7 +7112,9 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     HETI_S_ROOMS(int32_t, n + 1, &s->used, &s->taken, &s->fits);
     HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring);
     s->scratch = HETI_S_ROOM(int64_t, 2 * n);
-    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 11);
+    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 5 * s->d.cluster->groups + 11);
+    HETI_S_ROOMS(int64_t, s->d.cluster->groups, &s->alone_number, &s->alone_from);
+    s->alone_link_group = HETI_S_ROOM(het_group, s->d.cluster->groups);
     s->kind = HETI_S_ROOM(heti_s_device_kind, n);
     s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
     heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
@@ -7303,8 +7327,9 @@ static het_result heti_s_nothing(heti_s_seek *s) {
                            least - largest->memory, largest->memory,
                            HETI_T_CAST(int64_t, largest - s->d.cluster->device), largest->name);
     if (s->least_missing >= HETI_S_NONE)
-        return heti_t_fail(s->error, HET_ERR_LIMIT,
-            "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: %s", s->units, s->ranks,
+                           s->stopped ? "the search was over before a plan was found" :
+                           "no schedule asked for can have a plan");
     if (end - begin == 1)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs "
                            "%b more than the %b of device %d (%s)", begin, heti_s_kind_at(s->d.profile, begin)->name,
