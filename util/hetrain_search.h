@@ -211,8 +211,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    for slots where devices with and without `beside` are mixed, where a rank's max_tokens is less
    than shape->tokens, for weights where `rounded_bytes` is not 0, and for gradients where
    het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
-   (het_gradient.final). Allocates a table from profile->allocator
-   and frees it. Threads: any. */
+   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                              het_memory *memory, het_error *error);
@@ -561,8 +560,8 @@ typedef struct het_search {
 
 /* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT:
    nothing fits; the error names the unit, or the rank, and the bytes that are missing, or, where no
-   device takes the smallest micro-batch, the one that takes most.
-   Threads: any. */
+   device takes the smallest micro-batch, the one that takes most; or that the search was over before
+   there was a plan. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search,
                                                           het_error *error);
 HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
@@ -791,6 +790,10 @@ static void heti_s_exchange(int64_t *a, int64_t *b) {
 
 /* What is wrong with the arguments of a call. */
 #define HETI_S_BAD(error, ...) heti_t_fail(error, HET_ERR_INVALID, __VA_ARGS__)
+/* Where a call's result goes: there must be such a place, and nothing is in it yet. */
+#define HETI_S_OUTPUT(call, to) do { \
+    if ((to) == NULL) return HETI_S_BAD(error, "%s: " #to " is NULL", call); \
+    *(to) = NULL; } while (0)
 
 /* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
    `count`: none. */
@@ -855,16 +858,13 @@ static double heti_s_messages(const het_profile *p, int64_t begin, int64_t end) 
 
 /* ---- describing ---- */
 
-static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other) {
-    return count == other_count && memcmp(width, other, HETI_T_CAST(size_t, count) * sizeof *width) == 0;
-}
-
 /* Whether two units differ in nothing that costs. */
 static int heti_s_same_kind(const het_described_unit *unit, const het_described_unit *other) {
     const het_unit_info *a = &unit->info, *b = &other->info;
     if (unit->unit.iface != other->unit.iface) return 0;
-    if (!heti_s_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
-    if (!heti_s_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
+    if (a->in_streams != b->in_streams || memcmp(a->in_width, b->in_width, sizeof a->in_width) != 0 ||
+        a->out_streams != b->out_streams || memcmp(a->out_width, b->out_width, sizeof a->out_width) != 0)
+        return 0;
     if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace ||
         a->is_loss != b->is_loss)
         return 0;
@@ -1112,8 +1112,8 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
 static void heti_s_find_cuts(het_profile *p) {
     int backs = 0;
     HETI_T_CLEAR(p->cut, p->units);
-    for (const het_block_profile *b = p->block; b < p->block + p->blocks; b++)
-        for (int64_t i = b->first_use; i < b->first_use + b->uses && !b->frozen; i++) p->cut[p->use[i]] = 1; /* trained */
+    for (const het_block_profile *b = p->block; b < p->block + p->blocks; b++) /* 1: it is trained */
+        for (int64_t i = b->first_use; i < b->first_use + b->uses && !b->frozen; i++) p->cut[p->use[i]] = 1;
     for (int64_t u = 0; u < p->units; u++) {
         const int last = u + 1 == p->units, loss = p->kind[p->unit[u]].loss;
         backs |= p->cut[u];
@@ -1244,8 +1244,7 @@ static het_result heti_s_describe(const het_desc *desc, const char *model, int64
 HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
                                             het_profile **profile, het_error *error) {
     het_description *whole;
-    if (profile == NULL) return HETI_S_BAD(error, "het_profile_describe: profile is NULL");
-    *profile = NULL;
+    HETI_S_OUTPUT("het_profile_describe", profile);
     const het_result result = heti_s_describe(desc, model, 0, 0, allocator, &whole, profile, error);
     het_description_free(whole);
     return result;
@@ -2102,8 +2101,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     heti_s_costing c;
     heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
-    if (costs == NULL) return HETI_S_BAD(error, "het_profile_costs: costs is NULL");
-    *costs = NULL;
+    HETI_S_OUTPUT("het_profile_costs", costs);
     if (profile == NULL || plan == NULL)
         return HETI_S_BAD(error, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
     if (plan->units != profile->units)
@@ -2157,8 +2155,7 @@ static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
 HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs,
                                           het_choice timeline, const het_allocator *allocator,
                                           het_simulation **simulation, het_error *error) {
-    if (simulation == NULL) return HETI_S_BAD(error, "het_simulate_costs: simulation is NULL");
-    *simulation = NULL;
+    HETI_S_OUTPUT("het_simulate_costs", simulation);
     if (plan == NULL || costs == NULL)
         return HETI_S_BAD(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
     (void)heti_s_costs_beside(costs, 1);
@@ -2171,8 +2168,6 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
 }
 
 /* ---- shares of a team ---- */
-
-enum { HETI_S_EVERY_HEAD = 256 }; /* of more not all ways are tried */
 
 typedef struct heti_s_divide {
     const het_divide_desc *d;
@@ -2307,7 +2302,7 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     s.length = 1 / sequences;
     s.best = 1e300;
     if (desc->heads == 0) (void)heti_s_divide_rows(&s);
-    else if (desc->members > 4 || desc->heads > HETI_S_EVERY_HEAD) heti_s_divide_many(&s);
+    else if (desc->members > 4 || desc->heads > 256) heti_s_divide_many(&s);
     else heti_s_divide_heads(&s, 0, desc->heads);
     for (int64_t m = 0; m < desc->members; m++) {
         member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
@@ -2883,8 +2878,7 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
     const het_profile *const both[2] = { first, second };
     het_allocator own;
-    if (profile == NULL) return HETI_S_BAD(error, "het_profile_merge: profile is NULL");
-    *profile = NULL;
+    HETI_S_OUTPUT("het_profile_merge", profile);
     if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_profile_merge"));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
@@ -3353,6 +3347,14 @@ static het_result heti_s_measure_product(const heti_s_measure *m, const het_devi
     return result;
 }
 
+/* Rank r is a device of the description, without limits. */
+static void heti_s_measure_device(heti_s_measure *m, int64_t r, int64_t device) {
+    HETI_T_CLEAR(&m->device[r], 1); /* the CPU, where none is told */
+    if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[device];
+    m->device[r].memory_limit = 0;
+    m->device[r].max_tokens = 0;
+}
+
 /* A context over the short chain: m->ranks devices from number `first` on. */
 static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int split, double until) {
     het_desc desc = m->context;
@@ -3361,10 +3363,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
         HETI_T_CLEAR(m->watch[r].round, heti_s_cells(m) * HETI_S_ROUNDS);
-        if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[first + r];
-        else memset(&m->device[r], 0, sizeof m->device[r]);
-        m->device[r].memory_limit = 0;
-        m->device[r].max_tokens = 0;
+        heti_s_measure_device(m, r, first + r);
         if (m->ranks == 1) m->device[r].speed = 0;
     }
     m->split = split;
@@ -3534,7 +3533,7 @@ typedef struct heti_s_idlers {
     heti_s_idle idle[2];
     het_unit unit[2];
     int64_t bounds[HETI_S_IDLE_ROWS + 1];
-    int32_t token[HETI_S_IDLE_ROWS];
+    int32_t token[HETI_S_IDLE_ROWS];  /* 0 */
 } heti_s_idlers;
 
 static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_t elements) {
@@ -3542,17 +3541,14 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     het_plan_desc plan_desc;
     het_desc desc = m->context;
     for (int64_t i = 0; i < 2; i++) {
-        m->device[i] = m->desc->desc->layout.devices[i];
+        heti_s_measure_device(m, i, i);
         m->device[i].speed = 0;
-        m->device[i].memory_limit = 0;
-        m->device[i].max_tokens = 0;
         const heti_s_idle idle = { m, HETI_S_IDLE_WIDTH, i == 0 ? elements : 16, i == 1 };
         const het_unit unit = { &heti_s_idle_table, NULL, 0, &s->idle[i] };
         s->idle[i] = idle;
         s->unit[i] = unit;
     }
     for (int64_t i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
-    memset(s->token, 0, sizeof s->token);
     memset(&plan_desc, 0, sizeof plan_desc);
     plan_desc.units = plan_desc.ranks = 2;
     plan_desc.allocator = m->allocator;
@@ -3783,18 +3779,17 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 }
 
 static het_result heti_s_measure_all(heti_s_measure *m) {
-    het_device_desc device;
     int64_t i, n;
-    memset(&device, 0, sizeof device); /* the CPU, where none is told */
     HETI_T_TRY(heti_t_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
         m->group[i] = first < i ? m->group[first] : n++;
     }
     for (i = m->context.layout.device_count; i-- > 0;) {
-        if (m->context.layout.devices != NULL) device = m->context.layout.devices[i];
-        het_device_name(&device, m->profile->device[m->group[i]].name, sizeof m->profile->device->name);
-        m->profile->device[m->group[i]].beside = device.iface != NULL && device.iface->queues != NULL;
+        heti_s_measure_device(m, i, i);
+        het_device_name(&m->device[i], m->profile->device[m->group[i]].name, sizeof m->profile->device->name);
+        m->profile->device[m->group[i]].beside = m->device[i].iface != NULL &&
+            m->device[i].iface->queues != NULL;
     }
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
@@ -3817,8 +3812,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     heti_s_measure m;
     het_description *whole;
     int64_t kinds = 1;
-    if (profile == NULL) return HETI_S_BAD(error, "het_profile_measure: profile is NULL");
-    *profile = NULL;
+    HETI_S_OUTPUT("het_profile_measure", profile);
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
         return HETI_S_BAD(error, "het_profile_measure: %s is NULL",
                           desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
@@ -4171,8 +4165,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                                         double bandwidth, const het_allocator *allocator, het_cluster **cluster,
                                         het_error *error) {
     het_allocator own;
-    if (cluster == NULL) return HETI_S_BAD(error, "het_cluster_flat: cluster is NULL");
-    *cluster = NULL;
+    HETI_S_OUTPUT("het_cluster_flat", cluster);
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
         return HETI_S_BAD(error, "het_cluster_flat: %d devices (1 to 1048576), latency %e, bandwidth %e", ranks,
                           latency, bandwidth);
@@ -4370,8 +4363,7 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
                                             het_error *error) {
     het_description *d;
     het_allocator own;
-    if (profile == NULL) return HETI_S_BAD(error, "het_hardware_profile: profile is NULL");
-    *profile = NULL;
+    HETI_S_OUTPUT("het_hardware_profile", profile);
     if (hardware == NULL || hardware->devices < 1 || hardware->devices > HETRAIN_MAX_HARDWARE || hardware->links < 0 ||
         hardware->links > HETRAIN_MAX_HARDWARE || length < 1)
         return HETI_S_BAD(error, "het_hardware_profile: no devices or more than %i, or length %d",
@@ -4483,10 +4475,8 @@ static void heti_s_out_key(heti_t_text *out, const char *key, double value) {
 }
 
 static void heti_s_out_member(heti_t_text *out, const char *name, size_t length, int64_t count) {
-    char base[48];
-    memcpy(base, name, length);
-    base[length] = 0;
-    if (length > 0) heti_t_format(out, ",\"name\":%j", base);
+    heti_t_put(out, length > 0 ? ",\"name\":" : "");
+    if (length > 0) heti_t_json(out, name, length);
     if (count > 1) heti_t_format(out, ",\"count\":%d", count);
 }
 
@@ -4593,8 +4583,7 @@ static void heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int
         heti_s_write_any(w, i, depth + 1, ranks);
     }
     if (w->rank == before) w->bad = 1;
-    if (!ranks) heti_t_char(&w->out, ']');
-    if (!ranks && depth > 0) heti_t_char(&w->out, '}');
+    if (!ranks) heti_t_put(&w->out, depth > 0 ? "]}" : "]");
 }
 
 /* Whether the devices and groups are in a file's order, or all of them somewhere. */
@@ -4887,7 +4876,6 @@ typedef struct heti_s_seek {
     heti_s_prefix *before;            /* [units + 1] of the units before each */
     double largest[2];                /* bytes of weights, of sums of the unit with the most */
     int tied;                         /* some block has several units */
-    int32_t begin_shard;              /* of what is begun with */
     int64_t *near;                    /* [ranks] innermost groups */
     int apart, wide, searched;        /* there are several; there may be keepers and near sets; all else was searched */
     double trained;                   /* parameters that are not frozen */
@@ -4916,9 +4904,8 @@ typedef struct heti_s_seek {
     het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
     het_stage_cost *alone_stage;      /* [2 ranks] */
     int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 5 groups + 11] */
-    int64_t *alone_number, *alone_from; /* [groups] the cluster's among these, + 1; which they are */
-    het_group *alone_link_group;      /* [groups] those that its devices are in, from the outermost on */
-    int64_t alone_groups;
+    het_group *alone_tree;            /* [groups] those that its devices are in */
+    int64_t *alone_from, alone_groups; /* [groups] which of the cluster's they are; how many there are */
     het_link_cost *alone_link;        /* [ranks][ranks], where the cluster has a matrix */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
@@ -5199,8 +5186,7 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : c->state == HETI_S_STATE_MEMORY && !(device->memory > 0))
             return 0;
         if (keeps && !(share > 0)) return 0;
-        s->plan.state_share[r] = share > 0 ? share : 0;
-        sum += s->plan.state_share[r];
+        sum += s->plan.state_share[r] = share > 0 ? share : 0;
     }
     return c->state == HETI_S_STATE_EVEN || sum > 0;
 }
@@ -5614,14 +5600,17 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
 
 /* The number of a group of the cluster among those of the pipeline alone, so that pipelines in alike
    groups are alike. */
-static int64_t heti_s_alone_number(heti_s_seek *s, int64_t g) {
-    if (g < 0 || s->alone_number[g] > 0) return g < 0 ? -1 : s->alone_number[g] - 1;
-    const int64_t parent = heti_s_alone_number(s, s->d.cluster->group[g].parent), number = s->alone_groups++;
-    s->alone_link_group[number] = s->d.cluster->group[g];
-    s->alone_link_group[number].parent = parent;
-    s->alone_from[number] = g;
-    s->alone_number[g] = number + 1;
-    return number;
+static int64_t heti_s_alone_number(heti_s_seek *s, int64_t group) {
+    int64_t n = 0;
+    if (group < 0) return -1;
+    while (n < s->alone_groups && s->alone_from[n] != group) n++;
+    if (n < s->alone_groups) return n;
+    const int64_t parent = heti_s_alone_number(s, s->d.cluster->group[group].parent);
+    n = s->alone_groups++;
+    s->alone_from[n] = group;
+    s->alone_tree[n] = s->d.cluster->group[group];
+    s->alone_tree[n].parent = parent;
+    return n;
 }
 
 /* The plan of one pipeline alone, its costs, and a key of both. */
@@ -5634,7 +5623,7 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     HETI_T_COPY(s->alone_key, head, n);
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
-    while (s->alone_groups > 0) s->alone_number[s->alone_from[--s->alone_groups]] = 0;
+    s->alone_groups = 0;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
@@ -5647,10 +5636,9 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
             s->alone_link[spot.place * places + k] = heti_s_cluster_link(s->d.cluster, spot.device,
                                                                          c->device[c->first[p] + k]);
     }
-    for (const het_group *g = s->alone_link_group; g < s->alone_link_group + s->alone_groups; g++) {
-        const double link[4] = { g->latency, g->bandwidth, g->bus, g->uplink };
+    for (const het_group *g = s->alone_tree; g < s->alone_tree + s->alone_groups; g++) {
         s->alone_key[n++] = g->parent;
-        memcpy(&s->alone_key[n], link, sizeof link);
+        memcpy(&s->alone_key[n], &g->latency, 4 * sizeof g->latency); /* bandwidth, bus, uplink */
         n += 4;
     }
     heti_s_put_order(s, c, &s->alone);
@@ -5712,7 +5700,7 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     if (result == HET_OK && !fits) seconds = HETI_S_MISFIT;
     memset(&costs, 0, sizeof costs);
     costs.stage = s->alone_stage;
-    costs.group = s->alone_link_group;
+    costs.group = s->alone_tree;
     costs.groups = s->alone_groups;
     costs.rank_group = s->alone_group;
     costs.link = s->d.cluster->link != NULL ? s->alone_link : NULL;
@@ -6236,7 +6224,7 @@ static int64_t heti_s_fewer(const heti_s_seek *s, int64_t devices) {
 }
 
 /* All lengths and ways for the fastest `devices` devices and a schedule. 0: the search is over. */
-static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) {
+static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices, int32_t shard) {
     heti_s_choice *c = &s->now;
     for (int64_t length = 1; length <= heti_s_min(devices, s->units); length = heti_s_next_size(length))
         for (int way = 0; way < 4; way++) {
@@ -6244,7 +6232,7 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
             c->order = order;
             c->limit = 0;
             c->state = s->wide ? HETI_S_STATE_KEPT : HETI_S_STATE_EVEN;
-            c->shard = s->begin_shard;
+            c->shard = shard;
             c->seconds = HETI_S_NONE;
             heti_s_arrange(s, c, devices, length, way);
             HETI_T_CLEAR(c->end, 2 * s->ranks);
@@ -6254,13 +6242,13 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
     return 1;
 }
 
-static void heti_s_beginnings(heti_s_seek *s) {
+static void heti_s_beginnings(heti_s_seek *s, int32_t shard) {
     int64_t order, devices;
     int fewer;
     for (fewer = 0, devices = s->ranks - s->wide; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
         for (int place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
             for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
-            if (order < s->orders && !heti_s_beginnings_of(s, order, devices)) return;
+            if (order < s->orders && !heti_s_beginnings_of(s, order, devices, shard)) return;
         }
 }
 
@@ -7113,8 +7101,8 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring);
     s->scratch = HETI_S_ROOM(int64_t, 2 * n);
     s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 5 * s->d.cluster->groups + 11);
-    HETI_S_ROOMS(int64_t, s->d.cluster->groups, &s->alone_number, &s->alone_from);
-    s->alone_link_group = HETI_S_ROOM(het_group, s->d.cluster->groups);
+    s->alone_from = HETI_S_ROOM(int64_t, s->d.cluster->groups);
+    s->alone_tree = HETI_S_ROOM(het_group, s->d.cluster->groups);
     s->kind = HETI_S_ROOM(heti_s_device_kind, n);
     s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
     heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
@@ -7185,8 +7173,6 @@ static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const h
         if (round > 1) {
             without.link = NULL;
             without.group = NULL;
-            without.rank_group = NULL;
-            without.groups = 0;
             without.every_link.latency = without.every_link.bandwidth = 0;
         }
         result = round == 0 ? het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error) :
@@ -7210,13 +7196,12 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
     static const char *const heti_s_parts[] = { "work of the busiest device",
                                                "waiting for the pipeline to fill, drain and keep in step",
         "waiting for links", "reductions, optimizer and gathers" };
+    const double own[4] = { found->work, found->fill, found->transfers, found->update },
+                 other[4] = { best->work, best->fill, best->transfers, best->update };
     double part[4];
     heti_t_text out = heti_t_text_in(found->why, sizeof found->why);
     int shown = 0;
-    part[0] = found->work - (is_best ? 0 : best->work);
-    part[1] = found->fill - (is_best ? 0 : best->fill);
-    part[2] = found->transfers - (is_best ? 0 : best->transfers);
-    part[3] = found->update - (is_best ? 0 : best->update);
+    for (int i = 0; i < 4; i++) part[i] = own[i] - (is_best ? 0 : other[i]);
     for (int round = 0; round < 4 && best->seconds > 0; round++) {
         int most = 0;
         for (int i = 1; i < 4; i++)
@@ -7384,14 +7369,11 @@ static void heti_s_seek_pass(heti_s_seek *s) {
     s->searched = s->exhaustive;
     s->exhaustive = 0;
     (void)heti_s_give(s, 1);
-    for (int shard = HET_SHARD_STATE; shard <= heti_s_most_shard(s); shard++) {
-        if (s->found_count > 0 || heti_s_is_over(s)) break;
-        s->begin_shard = shard;
-        heti_s_beginnings(s);
-    }
+    for (int32_t shard = HET_SHARD_STATE; shard <= heti_s_most_shard(s); shard++)
+        if (s->found_count == 0 && !heti_s_is_over(s)) heti_s_beginnings(s, shard);
     if (s->found_count == 0 && !heti_s_is_over(s)) {
         s->ignore_memory = 1;
-        heti_s_beginnings(s);
+        heti_s_beginnings(s, heti_s_most_shard(s));
         s->ignore_memory = 0;
     }
     s->climbing = 1;
@@ -8140,8 +8122,7 @@ static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
 
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
-    if (search == NULL) return HETI_S_BAD(error, "het_plan_search: search is NULL");
-    *search = NULL;
+    HETI_S_OUTPUT("het_plan_search", search);
     if (desc == NULL) return HETI_S_BAD(error, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
@@ -8253,8 +8234,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
                                         het_choice timeline, het_simulation **simulation, het_error *error) {
     heti_s_predict p;
-    if (simulation == NULL) return HETI_S_BAD(error, "het_plan_predict: simulation is NULL");
-    *simulation = NULL;
+    HETI_S_OUTPUT("het_plan_predict", simulation);
     het_result result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules,
                                              "het_plan_predict", error);
     if (result == HET_OK)
@@ -8297,7 +8277,7 @@ struct het_adapt {
     het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
     het_adapt_desc d;                 /* with its defaults */
     double step_seconds;
-    heti_s_watched *rank, *link;      /* [ranks], [groups] */
+    heti_s_watched *rank, *link;      /* [ranks], and behind them [groups] */
     het_plan *plan;                   /* in use */
     heti_s_predict predict;           /* its costs at nominal speeds */
     heti_s_way *way;                  /* [2 stages] forward, then backward, of the boundary behind a stage */
@@ -8339,8 +8319,7 @@ static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
     const het_cluster *cluster = a->search.cluster;
     heti_s_adapt_cluster(&a->believed, cluster, arena);
     heti_s_adapt_cluster(&a->nominal, cluster, arena);
-    a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks);
-    a->link = HETI_S_ROOM(heti_s_watched, cluster->groups);
+    a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks + cluster->groups);
 }
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
@@ -8368,8 +8347,7 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_adapt made, *a;
-    if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_create: adapt is NULL");
-    *adapt = NULL;
+    HETI_S_OUTPUT("het_adapt_create", adapt);
     HETI_T_TRY(heti_s_adapt_check(desc, error));
     memset(&made, 0, sizeof made);
     HETI_T_TRY(heti_t_choose(&desc->allocator, &made.allocator, error, "het_adapt_create"));
@@ -8380,6 +8358,7 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
     if (a == NULL) return HET_ERR_OOM;
     a->search.cluster = &a->believed;
+    a->link = a->rank + cluster->ranks;
     for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = a->rank[r].clock = 1;
     if (!(a->d.change > 0)) a->d.change = 0.2;
     if (!(a->d.gain > 0)) a->d.gain = 0.05;
@@ -8666,17 +8645,12 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     return heti_s_differs(x, y, a->d.change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
 }
 
-/* Of rank i or, behind the ranks, of a group's link. */
-static heti_s_watched *heti_s_watched_of(const het_adapt *a, int64_t i) {
-    return i < a->believed.ranks ? &a->rank[i] : &a->link[i - a->believed.ranks];
-}
-
 /* Counts how long changes last; 1: one has lasted long enough. */
 static int heti_s_adapt_due(het_adapt *a) {
     const int64_t ranks = a->believed.ranks;
     int due = 0;
     for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
-        heti_s_watched *w = heti_s_watched_of(a, i);
+        heti_s_watched *w = &a->rank[i];
         const int differs = 2 * w->steps > a->d.window &&
             (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->d.change)
                        : heti_s_link_differs(a, i - ranks));
@@ -8691,7 +8665,7 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
     const int64_t ranks = a->believed.ranks;
     int64_t named = 0;
     for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
-        heti_s_watched *w = heti_s_watched_of(a, i);
+        heti_s_watched *w = &a->rank[i];
         const int tell = w->lasting > 0 && named++ < 3;
         if (tell && named > 1) heti_t_put(out, ", ");
         if (i < ranks && w->steps > 0) {
