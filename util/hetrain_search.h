@@ -427,9 +427,9 @@ typedef struct het_divide_desc {
 } het_divide_desc;
 /* The shares with which the slowest member takes least: member[i].share is how many granules it
    gets, group and heads are by context or by heads; leader and rank are left alone. By context, and
-   by heads with up to 4 members and 256 heads, no division is faster; with more, heads go by largest
-   remainders and are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or
-   NULL. Nothing is allocated. Threads: any. */
+   by heads with up to 4 members and 256 heads, no division is faster; of more, heads go by largest
+   remainders and are moved while that helps. Exchanges are not counted. seconds: of the slowest
+   member, or NULL. Nothing is allocated. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc *desc, het_team_member *member,
                                                           double *seconds, het_error *error);
 
@@ -560,8 +560,8 @@ typedef struct het_search {
 
 /* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT:
    nothing fits; the error names the unit, or the rank, and the bytes that are missing, or, where no
-   device takes the smallest micro-batch, the one that takes most; or that the search was over before
-   there was a plan. Threads: any. */
+   device takes the smallest micro-batch, the one that takes most; or there was no time to find any.
+   Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search,
                                                           het_error *error);
 HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
@@ -2250,7 +2250,7 @@ static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
     }
 }
 
-/* By largest remainders of one over a member's pairs, then moves of one head; of very many, several. */
+/* By largest remainders of one over a member's pairs, then moves of a head; of very many, several. */
 static void heti_s_divide_many(heti_s_divide *s) {
     const het_divide_desc *d = s->d;
     double part[HETRAIN_MAX_TEAM], sum = 0;
@@ -5598,8 +5598,8 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
     memmove(&c->device[at], keeper, HETI_T_CAST(size_t, c->keepers) * sizeof *keeper);
 }
 
-/* The number of a group of the cluster among those of the pipeline alone, so that pipelines in alike
-   groups are alike. */
+/* The number of a cluster's group among those of the pipeline alone: so pipelines in alike groups
+   are alike. */
 static int64_t heti_s_alone_number(heti_s_seek *s, int64_t group) {
     int64_t n = 0;
     if (group < 0) return -1;
