@@ -2250,7 +2250,7 @@ static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
     }
 }
 
-/* By largest remainders of one over a member's pairs, then moves of a head; of very many, several. */
+/* By largest remainders of one over a member's pairs, then moves of a head or, of many, several. */
 static void heti_s_divide_many(heti_s_divide *s) {
     const het_divide_desc *d = s->d;
     double part[HETRAIN_MAX_TEAM], sum = 0;
