@@ -9965,8 +9965,7 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_communicator *grou
                                      unsigned char id[HETRAIN_COMMUNICATOR_ID]) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const int64_t process = heti_process_of(ctx, group->member[0]);
-    struct { int64_t code; unsigned char id[HETRAIN_COMMUNICATOR_ID]; } made;
-    memset(&made, 0, sizeof made);
+    struct { int64_t code; unsigned char id[HETRAIN_COMMUNICATOR_ID]; } made = HETI_ZEROS;
     if (process == ctx->world.process) made.code = groups->iface->identity(groups->self, made.id);
     HETI_TRY(heti_broadcast(ctx, process, &made, sizeof made));
     memcpy(id, made.id, sizeof made.id);
@@ -16336,11 +16335,9 @@ static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, fl
 
 /* All processes get the same result: that of the first one that failed. */
 static het_result heti_vote(het_ctx *ctx, het_result result) {
-    het_error own, other, first;
+    het_error own = HETI_ZEROS, first = HETI_ZEROS, other;
     if (result != HET_OK && ctx->error.code == HET_OK)
         (void)heti_fail(&ctx->error, result, "%s: %s", ctx->call, het_result_text(result));
-    memset(&own, 0, sizeof own);
-    memset(&first, 0, sizeof first);
     if (result != HET_OK) own = ctx->error;
     for (int64_t i = 0; i < ctx->world.processes; i++) {
         other = own;
