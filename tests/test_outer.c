@@ -29,6 +29,7 @@ static void nap(void *user)
 typedef struct life {
     het_outer_desc desc;
     int64_t steps, rounds;
+    int ruins;             /* 1: its weights become NaN before each join */
     const char *plan;      /* NULL: one rank */
     uint64_t hash;
     double loss;
@@ -72,6 +73,13 @@ static void live(life *l)
             const het_step_info info = support_step(ctx, &run.data, step % SUPPORT_MAX_STEPS, SUPPORT_APART);
             tokens += (double)info.tokens;
             l->loss = info.loss;
+        }
+        if (l->ruins) {
+            float *nothing = support_floats(l->elements, 0, 0);
+            for (p = 0; p < l->elements; p++) nothing[p] = (float)NAN;
+            EXPECT_OK(het_parameter_write(ctx, 1, HET_WEIGHT, nothing));
+            tokens = 1000;
+            free(nothing);
         }
         support_expect(het_outer_join(outer, tokens), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
         l->info = *het_outer_get_info(outer);
@@ -189,6 +197,27 @@ static void tokens_are_weights(void **state)
     alone[0].desc.rate = 1, alone[0].desc.momentum = -1;
     live(&alone[0]);
     assert_true(fabs(l[0].loss - alone[0].loss) < 1e-5 && l[0].loss > 0);
+}
+
+/* An island that is not finite any more does not count, and goes on from what the other made. */
+static void one_that_diverged_does_not_count(void **state)
+{
+    static const int64_t bits[] = { 0, 2 };
+    uint64_t hash[2];
+    int b, bad;
+    (void)state;
+    for (b = 0; b < 2; b++) {
+        for (bad = 0; bad < 2; bad++) {
+            life l[MOST];
+            settle(l, 2);
+            l[0].plan = l[1].plan = NULL;
+            l[0].desc.bits = l[1].desc.bits = bits[b];
+            l[1].steps = 0, l[1].ruins = bad;
+            (void)on_threads(l, 2, 0);
+            hash[bad] = l[0].hash;
+        }
+        assert_true(hash[0] == hash[1]);
+    }
 }
 
 /* ---- bits and bytes ---- */
@@ -599,7 +628,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_hash_and_bytes),
+        cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_that_diverged_does_not_count), cmocka_unit_test(one_hash_and_bytes),
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often),

@@ -17,8 +17,9 @@
    A ROUND   delta_i = global - weights of island i; D = sum_i (tokens_i / sum of tokens) delta_i,
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
    momentum m) (Nesterov). All islands go on from global, each with its optimizer's own state. All
-   compute the same from the same bytes: equal bits over any transport, whoever was late. A round
-   sends 4 bytes an element to every other island; data parallelism of two sends 6 a step.
+   compute the same from the same bytes: equal bits over any transport, whoever was late. An island
+   whose weights are not finite counts as one without tokens. A round sends 4 bytes an element to
+   every other island; data parallelism of two sends 6 a step.
    FRAGMENTS   With P of them a join is of one after the other (arXiv 2501.18512): parameters in P
    runs of about equal size. Join P times as often: a P-th of the bytes at once.
    BITS   A delta travels as integers of 2, 4 or 8 bits, with a scale for each 256 of them: q =
@@ -250,21 +251,21 @@ static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t fi
     return HETI_T_CAST(unsigned char *, data) + heti_o_data_size(o, first);
 }
 
-/* The island's own deltas of a fragment; without tokens they are 0. */
-static het_result heti_o_fill(het_outer *o, int64_t fragment, double tokens) {
+/* The island's own deltas of a fragment; without tokens, or sense, they are 0. */
+static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
     const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
     float part[HETI_O_BLOCK];
-    int64_t n;
     HETI_T_TRY(heti_o_move(o, o->weights, o->cut[fragment], o->cut[fragment + 1]));
+    for (int64_t i = first; i < last; i++) *tokens = fabsf(o->weights[i]) < HUGE_VALF ? *tokens : 0;
     for (int64_t i = first; i < last; i += HETI_O_BLOCK) {
-        n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
+        const int64_t n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
         for (int64_t k = 0; k < n; k++) {
-            part[k] = tokens > 0 ? o->global[i + k] - o->weights[i + k] : 0.0f;
-            if (o->lost != NULL && tokens > 0) o->lost[i + k] = part[k] += o->lost[i + k];
+            part[k] = *tokens > 0 ? o->global[i + k] - o->weights[i + k] : 0.0f;
+            if (o->lost != NULL && *tokens > 0) o->lost[i + k] = part[k] += o->lost[i + k];
         }
         heti_o_pack(o, part, n, heti_o_data(o, o->d.island, i - first));
         heti_o_unpack(o, heti_o_data(o, o->d.island, i - first), n, part);
-        for (int64_t k = 0; k < n && o->lost != NULL && tokens > 0; k++) o->lost[i + k] -= part[k];
+        for (int64_t k = 0; k < n && o->lost != NULL && *tokens > 0; k++) o->lost[i + k] -= part[k];
     }
     return HET_OK;
 }
@@ -290,9 +291,8 @@ static void heti_o_apply(het_outer *o, int64_t fragment) {
         }
         for (int64_t k = 0; k < n; k++) {
             float *g = &o->global[first + i + k], *m = &o->momentum[first + i + k];
-            double step;
             *m = HETI_T_CAST(float, fma(momentum, HETI_T_CAST(double, *m), sum[k]));
-            step = fma(momentum, HETI_T_CAST(double, *m), sum[k]);
+            const double step = fma(momentum, HETI_T_CAST(double, *m), sum[k]);
             *g = HETI_T_CAST(float, fma(-rate, step, HETI_T_CAST(double, *g)));
         }
     }
@@ -388,7 +388,7 @@ HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     int64_t fragment = o->info.joins % o->d.fragments;
     if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
     if (o->info.joins < 0 || (o->d.islands > 1 && o->transport.iface == NULL)) return HET_ERR_STATE; /* one failed */
-    HETI_T_TRY(heti_o_fill(o, fragment, tokens));
+    HETI_T_TRY(heti_o_fill(o, fragment, &tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
     return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);
 }
