@@ -11054,8 +11054,8 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
     }
 }
 
-/* A block before this one, and near it, that the same stages use, that is trained or not and divided
-   or not as it is: it has the same holders, clusters and groups. b: there is none. */
+/* A block before this one, and near it, that the same stages use, that is trained or not and
+   divided or not as it is: it has the same holders, clusters and groups. b: there is none. */
 static int64_t heti_find_alike(const het_ctx *ctx, int64_t b) {
     const int64_t stages = ctx->share.plan->stages;
     for (int64_t near = b - 1; near >= 0 && near >= b - 8; near--) {

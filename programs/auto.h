@@ -158,9 +158,9 @@ static inline int planner_write(auto_planner *p, const char *plan, const char *p
 
 /* ---- the search ---- */
 
-/* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set; "timed":
-   the same, and lists made for the times of what is found. shard: the most that may be divided; default: weights where memory is capped. slices: of a
-   micro-batch at most. now: 0 only describes it. */
+/* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set;
+   "timed": the same, and lists made for the times of what is found. shard: the most that may be divided; default: weights where memory is capped.
+   slices: of a micro-batch at most. now: 0 only describes it. */
 static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequences, int64_t length, const char *schedule,
                                  het_shard shard, int64_t slices, double seconds, int now) {
     het_error error = { HET_OK, "" };

@@ -628,7 +628,8 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_that_diverged_does_not_count), cmocka_unit_test(one_hash_and_bytes),
+        cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights),
+        cmocka_unit_test(one_that_diverged_does_not_count), cmocka_unit_test(one_hash_and_bytes),
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often),
