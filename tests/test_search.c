@@ -888,7 +888,7 @@ static void a_cap_takes_twice_as_much(void **state)
 static void what_is_divided_makes_it_fit(void **state)
 {
     static const int64_t telling[] = { 256, 743 }; /* which seeded bugs need to show */
-    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 400 : 90;
+    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 400 : 60;
     int64_t k, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, found[FOUND] = { 0 };
     (void)state;
     for (k = 0; k < rounds + 2; k++) {
