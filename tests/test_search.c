@@ -1570,7 +1570,7 @@ static void as_few_units_recompute_as_fit(void **state)
         w->desc.most_granules = 1;
         for (i = 0; i < 8; i++) w->block[i].elements = 1000000, w->kind[i].keep[HET_KEEP_WEIGHT][0] = 3e6 + 1e5 * (double)((i * 3) % 5);
         for (i = 0; i < w->cluster.ranks; i++) w->place[i].speed = 1 - 0.1 * (double)i;
-        for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = (w->cluster.ranks == 2 ? 90e6 : 64e6) + 2e6 * instance;
+        for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = (w->cluster.ranks == 2 ? 90e6 : 64e6) + 8e6 * instance;
         all = find(w);
         w->desc.recompute_units = HET_DEFAULT;
         few = find(w);

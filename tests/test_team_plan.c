@@ -550,6 +550,26 @@ static void shares_of_very_many_heads(void **state)
     }
 }
 
+/* Alike members get as many heads each, also where attention takes no time, so that none needs more memory than another. */
+static void alike_members_get_alike_shares(void **state)
+{
+    int64_t members, pairs, m;
+    (void)state;
+    for (members = 2; members <= 8; members *= 2)
+        for (pairs = 0; pairs < 2; pairs++) {
+            het_error error = { HET_OK, "" };
+            het_stage_cost cost[8];
+            het_team_member member[8];
+            het_divide_desc d;
+            memset(cost, 0, sizeof cost);
+            memset(&d, 0, sizeof d);
+            for (m = 0; m < members; m++) cost[m].forward.token = 1, cost[m].backward.token = 2, cost[m].forward.pair = 1e-3 * (double)pairs;
+            d.member = cost, d.members = members, d.granules = 64, d.tokens = 64, d.pairs = 2080, d.heads = 16;
+            EXPECT_OK(het_team_divide(&d, member, NULL, &error));
+            for (m = 0; m < members; m++) assert_true(member[m].heads == 16 / members && member[m].share == 64.0 / (double)members);
+        }
+}
+
 static void shares_refuse(void **state)
 {
     het_error error = { HET_OK, "" };
@@ -1725,7 +1745,7 @@ int main(void)
         cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good),
-        cmocka_unit_test(shares_of_very_many_heads), cmocka_unit_test(shares_refuse),
+        cmocka_unit_test(shares_of_very_many_heads), cmocka_unit_test(alike_members_get_alike_shares), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(a_team_beside_a_keeper),
         cmocka_unit_test(the_best_teams_get_a_keeper), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
         cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),

@@ -2302,8 +2302,8 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     s.length = 1 / sequences;
     s.best = 1e300;
     if (desc->heads == 0) (void)heti_s_divide_rows(&s);
-    else if (desc->members > 4 || desc->heads > 256) heti_s_divide_many(&s);
-    else heti_s_divide_heads(&s, 0, desc->heads);
+    else heti_s_divide_many(&s); /* stays where none is faster: even for alike members */
+    if (desc->heads > 0 && desc->heads <= 256 && desc->members <= 4) heti_s_divide_heads(&s, 0, desc->heads);
     for (int64_t m = 0; m < desc->members; m++) {
         member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
         member[m].group = desc->heads > 0 ? 0 : m;
@@ -7411,6 +7411,7 @@ typedef struct heti_s_fusion {
     int64_t teams, granules;          /* granules of a micro-batch */
     int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
     int64_t *way;                     /* [teams] HETI_S_BY_ */
+    int mixed;                        /* 0: all teams have the same way, tried first; 1: they differ */
     het_team_member *member;          /* [ranks] as device: shares; ranks and leaders are filled in later */
     double heads, attentions;         /* key/value heads; attentions of the chain */
     double most;                      /* members of a team by columns at most; 1: there is none */
@@ -7781,29 +7782,32 @@ static int heti_s_take_way(const heti_s_seek *s, const heti_s_fusion *f, int64_t
     return f->way[team] != HETI_S_BY_COLUMNS || heti_s_real(size) <= f->most;
 }
 
-/* Ways of teams by number: a digit each, to the base of 3, or the same for all. 0: they cannot be
-   so. */
-static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_t ways, int alike) {
+/* Ways of teams by number: the same for all or, `mixed`, a digit each, to the base of 3, that are
+   not all the same. 0: they cannot be so. */
+static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_t ways) {
+    const int64_t first = ways % HETI_S_TEAM_WAYS;
+    int differs = 0;
     for (int64_t t = 0; t < f->teams; t++) {
         if (!heti_s_take_way(s, f, t, ways % HETI_S_TEAM_WAYS)) return 0;
-        if (!alike && f->first[t + 1] - f->first[t] > 1) ways /= HETI_S_TEAM_WAYS;
+        if (!f->mixed || f->first[t + 1] - f->first[t] == 1) continue;
+        differs |= ways % HETI_S_TEAM_WAYS != first;
+        ways /= HETI_S_TEAM_WAYS;
     }
-    return 1;
+    return differs == f->mixed;
 }
 
-/* These teams with all sizes of micro-batches, in all ways. */
+/* These teams with all sizes of micro-batches, in all ways; few teams in mixed ones too. */
 static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
-    const int alike = f->teams > (s->ranks <= 4 ? 4 : 2);
-    int64_t most = 1, ways = alike ? HETI_S_TEAM_WAYS : 1;
+    int64_t most = 1, ways = f->mixed ? 1 : HETI_S_TEAM_WAYS;
     for (int64_t t = 0; t < f->teams; t++) {
         most = heti_s_max(most, f->first[t + 1] - f->first[t]);
-        if (f->first[t + 1] - f->first[t] > 1 && !alike) ways *= HETI_S_TEAM_WAYS;
+        if (f->first[t + 1] - f->first[t] > 1 && f->mixed) ways *= HETI_S_TEAM_WAYS;
     }
-    if (most == 1) return HET_OK;
+    if (most == 1 || (f->mixed && f->teams > (s->ranks <= 4 ? 4 : 2))) return HET_OK;
     for (int64_t g = s->ranks <= 4 || f->most > 1 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (int64_t way = 0; way < ways; way++) {
-            if (!heti_s_take_ways(s, f, way, alike) || heti_s_is_over(s)) continue;
+            if (!heti_s_take_ways(s, f, way) || heti_s_is_over(s)) continue;
             f->granules = g;
             HETI_T_TRY(heti_s_fuse_try(s, f));
         }
@@ -7853,15 +7857,17 @@ static int heti_s_fuse_groups(const heti_s_seek *s, heti_s_fusion *f, int64_t si
 
 static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
     int64_t in[4], size, level, deepest = 0, i;
-    if (s->ranks <= 4) return heti_s_fuse_every(s, f, in, 0, 0);
     for (i = 0; i < s->d.cluster->groups; i++) {
         int64_t depth = 0, g = i;
         while ((g = s->d.cluster->group[g].parent) >= 0) depth++;
         deepest = heti_s_max(deepest, depth);
     }
-    for (level = 0; level <= deepest; level++)
-        for (size = 2; size <= heti_s_min(s->ranks, HETRAIN_MAX_TEAM) && !heti_s_is_over(s); size *= 2)
-            if (heti_s_fuse_groups(s, f, size, level)) HETI_T_TRY(heti_s_fuse_ways(s, f));
+    for (f->mixed = 0; f->mixed < 2; f->mixed++) {
+        if (s->ranks <= 4) HETI_T_TRY(heti_s_fuse_every(s, f, in, 0, 0));
+        for (level = 0; level <= deepest && s->ranks > 4; level++)
+            for (size = 2; size <= heti_s_min(s->ranks, HETRAIN_MAX_TEAM) && !heti_s_is_over(s); size *= 2)
+                if (heti_s_fuse_groups(s, f, size, level)) HETI_T_TRY(heti_s_fuse_ways(s, f));
+    }
     return HET_OK;
 }
 
