@@ -538,7 +538,7 @@ again() { # again NAME ARGUMENTS...: trains, and runs the command that it prints
     shift
     rm -rf 'saved plans'
     mkdir 'saved plans'
-    "$programs/train" --data text --steps 1 "${shape[@]}" --plan auto --plan-seconds 1 --save-plan 'saved plans/best.json' "$@" > out 2> err < /dev/null
+    "$programs/train" --data text --steps 1 "${shape[@]}" --plan auto --plan-seconds "${seconds:-1}" --save-plan 'saved plans/best.json' "$@" > out 2> err < /dev/null
     said=$(sed -n 's/^.* on --devices: \([0-9.]* ms\) a step, simulated.*/\1/p' out)
     command=$(sed -n 's/^again *//p' out)
     got=$(mkdir -p moved && cd moved && rm -rf 'saved plans' && mv '../saved plans' . && [ -e ../given.json ] && cp ../given.json . ; eval "$command" 2>&1)
@@ -582,6 +582,7 @@ two=(--devices cpu:1,cpu:1 --links 0-1:1ms:5M --profile given.json)
 accepts 'a profile of one rank' train --data text --steps 0 --quiet --devices cpu:1 --save-profile measured.json "${shape[@]}"
 cost() { sed -E "s/^( *\"$1\": \{\"forward\": ).*/\1[0, $2, 0], \"backward\": [0, $3, 0], \"input\": [0, $4, 0], \"weight\": [0, $5, 0], \"recompute\": [0, $2, 0]},/"; }
 cost embed 1e-6 1e-6 0 1e-6 < measured.json | cost attention 2e-5 4e-5 2e-5 2e-5 | cost mlp 1e-5 3e-5 1e-5 2e-5 > given.json
+seconds=5 # it ends before, but for a machine that is busy
 again 'lists made for its times' "${two[@]}" --hash
 hash=$(grep '^weights' out)
 accepts 'one rank' train --data text --steps 1 --hash --quiet "${shape[@]}"
