@@ -870,7 +870,8 @@ static int configure_plan(job *j) {
     int status;
     if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL)
         return options_idle(options, OPTIONS, j->typed, "--profile", "without --plan auto or --adapt");
-    if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
+    if (s->adapt > 0 && (timed || (s->schedule != NULL && strcmp(s->schedule, "timed") == 0)))
+        return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)
         return fail(BAD_INPUT, "--adapt: plans one update a step, this run makes %lld; --adapt-shares keeps them", (long long)j->ranks.plan->updates);
     if (s->adapt > 0 && !automatic && j->feed.limited)

@@ -127,6 +127,7 @@ refuses '--profile|nothere' train --data text --plan auto --profile nothere "${t
 refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
 refuses '--adapt|no plan is looked for with schedule|sliced-1f1b' train --data text --devices cpu:1,cpu:1 --plan pp --slices 2 --schedule sliced-1f1b --adapt "${tiny[@]}"
 refuses '--adapt|--schedule timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule timed --adapt "${tiny[@]}"
+refuses '--adapt|--schedule timed' train --data text --devices cpu:1,cpu:1 --plan auto --schedule timed --adapt "${tiny[@]}"
 refuses '--memory-limit|greedy or timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-h1 --memory-limit 2 "${tiny[@]}"
 refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"
 refuses '--plan|unit' train --data text --devices cpu:1,cpu:1 --plan 'pp:0-1|3-5' "${tiny[@]}"

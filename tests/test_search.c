@@ -1081,6 +1081,7 @@ static void shares_follow_speeds(void **state)
     het_search *search;
     (void)state;
     w->place[1].speed = 1.0 / 3;
+    w->desc.schedule_count = 3; /* of no names: the usual ones */
     search = find(w);
     assert_int_equal(search->found[0].plan->pipelines, 2);
     assert_true(search->found[0].plan->share[0] / search->found[0].plan->share[1] > 2.99 && search->found[0].plan->share[0] /

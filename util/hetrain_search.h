@@ -4812,8 +4812,8 @@ typedef struct heti_s_choice {
     int64_t pipelines, keepers, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
     int32_t state, shard;             /* HETI_S_STATE_; het_shard or HETI_S_SHARD_NEAR */
     double seconds;                   /* simulated */
-    const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
-                                         and granules are known here; NULL: none */
+    const het_plan *team;             /* a plan with teams, or else beyond this form, of which pipelines, devices
+                                         in no order, counts and granules are known here; NULL: none */
     int64_t *first, *device, *end, *count; /* from here on arrays: every choice has its own */
     int32_t *recompute;               /* [places] as device: what its stages do, 4 het_stage.store +
                                          het_stage.recompute */
@@ -4864,7 +4864,7 @@ typedef struct heti_s_seek {
     int64_t ranks, units, kinds, orders;
     const het_schedule_kind *order[HETI_S_MOST_SCHEDULES + 1];
     const char *name[HETI_S_MOST_SCHEDULES];
-    int timed;                        /* what is found is tried with "timed" as well: order[orders] */
+    int timed;                        /* what is found is tried with "timed" too: order[orders] */
     int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed, a memory and max_tokens */
     int64_t *kind_of;                 /* [ranks] */
@@ -6833,7 +6833,8 @@ static het_result heti_s_seek_orders(const het_search_desc *d, const char *call,
         else return HETI_S_BAD(error, "%s: no plan is looked for with schedule '%s', not one of 1f1b, gpipe, zb-h1, "
                                "zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev, timed", call, name);
     }
-    for (int64_t i = 0; d->schedule_count == *timed && (kind = heti_s_order_at(i)) != NULL; i++)
+    const int64_t named = *orders;
+    for (int64_t i = 0; named == 0 && (kind = heti_s_order_at(i)) != NULL; i++)
         if (kind->usual) order[(*orders)++] = kind;
     return HET_OK;
 }
@@ -6975,7 +6976,7 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
         if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
     s->orders = kept;
     for (int64_t i = 0; s->order[kept] == NULL || strcmp(s->order[kept]->name, "timed") != 0; i++)
-        s->order[kept] = het_schedule_kind_at(i);
+        s->order[kept] = het_schedule_kind_at(i); /* behind those that are tried */
     if (lacks[1] != NULL) s->timed = 0;
     for (int64_t o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
@@ -8043,7 +8044,6 @@ static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_p
     if (*most == 1 || s->ranks > 64 || forwards > 4096) return HET_OK;
     HETI_T_TRY(het_plan_copy(&s->plan, &s->allocator, "het_plan_search", plan, s->error));
     memcpy((*plan)->schedule, "timed", 6);
-    (*plan)->memory_limit = 0;
     for (int64_t g = 0; g < s->plan.stages; g++) /* whole stages need B in one piece; this keeps as little */
         if ((*plan)->stage[g].recompute == HET_RECOMPUTE_STAGE) (*plan)->stage[g].recompute = HET_RECOMPUTE_UNIT;
     return HET_OK;
