@@ -2252,7 +2252,7 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_reader_open(const char *path, het_reader *reader, het_error *error);
 HETRAIN_API void het_reader_close(het_reader *reader);
 /* Writes path.tmp through `save`, flushes it, renames it to path; a link or device there is
-   replaced, not written to. Threads: owner. */
+   replaced. With a transport process 0 alone writes, and all return behind it. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path,
                                                         het_result (*save)(het_ctx *ctx, const het_writer *to));
 #endif
@@ -4027,9 +4027,7 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_ADD:
     case HET_OP_SCALE: heti_ref_elements(&op->u.elements, op->kind); break;
     case HET_OP_EXPAND: heti_expand(&op->u.expand, 0, op->u.expand.rows * op->u.expand.blocks); break;
-    case HET_OP_COPY_IN:
-    case HET_OP_COPY_OUT:
-    case HET_OP_COPY: heti_host_copy(&op->u.copy); break;
+    case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_COPY: heti_host_copy(&op->u.copy); break;
     case HET_OP_CLEAR: memset(op->u.copy.to, 0, op->u.copy.size); break;
     default: return HET_ERR_UNSUPPORTED;
     }
@@ -4039,10 +4037,8 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
 /* Ops that do what several others do, and rounding, which products do here themselves. */
 static int heti_joins(const het_op *op) {
     switch (op->kind) {
-    case HET_OP_LINEAR_ACTIVATION_FORWARD:
-    case HET_OP_LINEAR_ACTIVATION_BACKWARD:
-    case HET_OP_NORM_BACKWARD:
-    case HET_OP_ROUND: return 1;
+    case HET_OP_LINEAR_ACTIVATION_FORWARD: case HET_OP_LINEAR_ACTIVATION_BACKWARD:
+    case HET_OP_NORM_BACKWARD: case HET_OP_ROUND: return 1;
     case HET_OP_LINEAR_FORWARD: return op->u.linear.part[0].add != NULL;
     case HET_OP_SUM_SQUARES: return op->u.sum_squares.next != NULL;
     case HET_OP_ADAMW: return op->u.adamw.next != NULL;
@@ -6218,8 +6214,7 @@ static void heti_layer(het_program *p, int x, int first, int count, int *y) {
 static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info) {
     const het_model_desc *m = unit->model;
     het_program *p = het_program_begin(unit, info);
-    const int x = het_node_input(p, 0, m->width),
-              h = het_node_norm(p, x, heti_role_name(m, HETI_ROLE_ATTENTION_NORM));
+    const int x = het_node_input(p, 0, m->width), h = het_node_norm(p, x, heti_role_name(m, HETI_ROLE_ATTENTION_NORM));
     int qkv[3], y;
     heti_layer(p, h, HETI_ROLE_Q, 3, qkv);
     int q = qkv[0], k = qkv[1];
@@ -14482,8 +14477,7 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
         if (!heti_takes_part(ctx, a)) continue;
         record++;
         if (a->kind < HET_ACTION_SEND_F || a->kind > HET_ACTION_REDUCE) break;
-        if (!heti_has_moves(ctx, a) || heti_moves_began(r, a) ||
-            heti_used_within(ctx, a->stage, stage->unit_begin, u))
+        if (!heti_has_moves(ctx, a) || heti_moves_began(r, a) || heti_used_within(ctx, a->stage, stage->unit_begin, u))
             continue;
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_open_record(r, record, a);
@@ -15311,15 +15305,10 @@ static het_result heti_run_action(heti_rank *r, const het_action *a) {
         r->part->fresh[a->stage] = 0;
     switch (a->kind) {
     case HET_ACTION_F: return heti_run_forward(r, a, stage);
-    case HET_ACTION_B:
-    case HET_ACTION_I:
-    case HET_ACTION_W: return heti_run_backward(r, a, stage);
-    case HET_ACTION_PUT:
-    case HET_ACTION_TAKE: return heti_move_slot(r, a, stage);
-    case HET_ACTION_SEND_F:
-    case HET_ACTION_SEND_B: return heti_send(r, a, stage);
-    case HET_ACTION_RECV_F:
-    case HET_ACTION_RECV_B: return heti_receive(r, a, stage);
+    case HET_ACTION_B: case HET_ACTION_I: case HET_ACTION_W: return heti_run_backward(r, a, stage);
+    case HET_ACTION_PUT: case HET_ACTION_TAKE: return heti_move_slot(r, a, stage);
+    case HET_ACTION_SEND_F: case HET_ACTION_SEND_B: return heti_send(r, a, stage);
+    case HET_ACTION_RECV_F: case HET_ACTION_RECV_B: return heti_receive(r, a, stage);
     case HET_ACTION_REDUCE:
         if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
@@ -17008,8 +16997,8 @@ static int64_t heti_file_read(void *user, uint64_t offset, void *to, size_t size
 }
 
 /* A het_writer.write over a FILE. */
-static int heti_file_write(void *user, const void *from, size_t size) {
-    return size > 0 && fwrite(from, 1, size, HETI_CAST(FILE *, user)) != size;
+static int heti_file_write(void *user, const void *from, size_t size) { /* user NULL: nowhere */
+    return user != NULL && size > 0 && fwrite(from, 1, size, HETI_CAST(FILE *, user)) != size;
 }
 
 /* ": No such file or directory", where the system says why: two texts. */
@@ -17055,12 +17044,23 @@ static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *pat
 
 #define HETI_PATH_LIMIT 4096
 
+static het_result heti_file_done(het_ctx *ctx, FILE *file, const char *temporary, const char *path, het_result result) {
+    const int written = fflush(file) == 0 && !ferror(file), closed = fclose(file) == 0;
+    if (result == HET_OK && !(written && closed)) result = heti_file_fail(ctx, "write", temporary);
+#ifdef _WIN32
+    if (result == HET_OK) (void)remove(path); /* rename does not replace there */
+#endif
+    if (result == HET_OK && rename(temporary, path) != 0) result = heti_file_fail(ctx, "rename a new file to", path);
+    if (result != HET_OK) (void)remove(temporary);
+    return result;
+}
+
 /* A reader of `path` finds the old file or the new one, never a part. C99 cannot force the bytes to
    the disk: after a power cut either may be found, and a program that needs more syncs on its own
    through a het_writer. */
 HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
                                      het_result (*save)(het_ctx *ctx, const het_writer *to)) {
-    char temporary[HETI_PATH_LIMIT];
+    char temporary[HETI_PATH_LIMIT], done = 1;
     if (ctx == NULL) return HET_ERR_INVALID;
     HETI_TRY(heti_refuse(ctx, "het_save_file", NULL));
     if (path == NULL || save == NULL)
@@ -17071,21 +17071,21 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
         return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
     memcpy(temporary, path, length);
     memcpy(temporary + length, ".tmp", sizeof ".tmp");
-    FILE *file = fopen(temporary, "wb");
-    if (file == NULL) return heti_file_fail(ctx, "open", temporary);
+    FILE *file = ctx->world.process == 0 ? fopen(temporary, "wb") : NULL;
     const het_writer writer = { heti_file_write, file, temporary };
     const char *const held = ctx->held; /* het_train's progress may save */
-    ctx->held = "save: het_save_file";
-    het_result result = save(ctx, &writer);
-    ctx->held = held;
-    if (result == HET_OK && (fflush(file) != 0 || ferror(file))) result = heti_file_fail(ctx, "write", temporary);
-    const int closed = fclose(file) == 0;
-    if (result == HET_OK && !closed) result = heti_file_fail(ctx, "write", temporary);
-#ifdef _WIN32
-    if (result == HET_OK) (void)remove(path); /* rename does not replace there */
-#endif
-    if (result == HET_OK && rename(temporary, path) != 0) result = heti_file_fail(ctx, "rename a new file to", path);
-    if (result != HET_OK) (void)remove(temporary);
+    het_result result = HET_OK;
+    if (ctx->world.process == 0 && file == NULL) result = heti_file_fail(ctx, "open", temporary);
+    if (result == HET_OK) {
+        ctx->held = "save: het_save_file";
+        result = save(ctx, &writer);
+        ctx->held = held;
+    }
+    if (file != NULL) result = heti_file_done(ctx, file, temporary, path, result);
+    if (!ctx->world.transport.iface) return result;
+    if (result == HET_OK) return het_broadcast(ctx, 0, &done, 1);
+    ctx->failed = 1;
+    heti_call_off(ctx, result);
     return result;
 }
 

@@ -1244,6 +1244,65 @@ static void an_early_error_holds_up_nobody(void **state)
     }
 }
 
+/* Two processes save to one path: the first writes what all of them give, and all have its result. */
+typedef struct saver { het_desc desc; const char *path; het_result result; char text[512]; pthread_t thread; } saver;
+
+static het_result save_twice(het_ctx *ctx, const het_writer *to)
+{
+    const het_result result = het_save_weights(ctx, to); /* all take part */
+    return result == HET_OK ? to->write(to->user, "end", 3) : result;
+}
+
+static void *save_on_a_thread(void *user)
+{
+    saver *s = (saver *)user;
+    het_ctx *ctx = NULL;
+    het_error error;
+    if ((s->result = het_create(&s->desc, &ctx, &error)) == HET_OK) s->result = het_save_file(ctx, s->path, save_twice);
+    if (ctx != NULL) snprintf(s->text, sizeof s->text, "%s", het_last_error(ctx));
+    het_destroy(ctx);
+    return NULL;
+}
+
+static void one_process_writes_files(void **state)
+{
+    static const char *const paths[2] = { "ranks_saved.tmp.safetensors", "/nowhere/at/all" };
+    int which, i, round;
+    (void)state;
+    for (which = 0; which < 2; which++)
+        for (round = 0; round < (which == 0 ? 20 : 1); round++) {
+            threads_world world;
+            threads_end end[2];
+            het_transport transport[2];
+            support_run run;
+            saver s[2];
+            memset(s, 0, sizeof s);
+            start(&run, HET_GPT2, 1);
+            threads_open(&world, end, transport, 2, 0);
+            for (i = 0; i < 2; i++) {
+                s[i].desc = run.desc, s[i].path = paths[which];
+                s[i].desc.layout.transport = transport[i], s[i].desc.layout.stall_deadline = 8;
+                assert_int_equal(pthread_create(&s[i].thread, NULL, save_on_a_thread, &s[i]), 0);
+            }
+            for (i = 0; i < 2; i++) (void)pthread_join(s[i].thread, NULL);
+            for (i = 0; i < 2; i++) {
+                if (which == 0 && s[i].result != HET_OK) fail_msg("process %d: %s", i, s[i].text);
+                if (which == 1 && (s[i].result == HET_OK || !strstr(s[i].text, "/nowhere/at/all"))) fail_msg("process %d: %s", i, s[i].text);
+            }
+            if (which == 0) {
+                char last[3] = "";
+                FILE *file = fopen(paths[0], "rb");
+                assert_non_null(file);
+                assert_int_equal(fseek(file, -3, SEEK_END), 0);
+                assert_int_equal(fread(last, 1, 3, file), 3);
+                assert_memory_equal(last, "end", 3);
+                fclose(file);
+                assert_int_equal(remove(paths[0]), 0);
+            }
+            support_run_end(&run);
+        }
+}
+
 /* Every allocation of a context of three ranks fails once: an error, nothing left. */
 static void every_allocation_may_fail(void **state)
 {
@@ -1298,7 +1357,7 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
         cmocka_unit_test(the_reduction_that_is_ready_comes_first),
         cmocka_unit_test(bad_layouts_are_refused), cmocka_unit_test(an_early_error_holds_up_nobody),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(one_process_writes_files), cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
