@@ -597,7 +597,7 @@ static void close_groups(support_run *run)
 }
 
 /* Trains on the CPU alone, then in a layout of ranks whose cards are in groups: a letter a rank, c a CPU, else the card. With exact sums the groups
-   change no bit: the same ranks that go through the host end with the same. */
+   change no bit: the same ranks that go through the host end with the same. With sums that round, another run of the groups does. */
 static void compare_groups(het_family family, het_dtype dtype, het_reduce reduce, const char *kinds, const char *plan, const char *schedule,
                            const char *what)
 {
@@ -613,7 +613,7 @@ static void compare_groups(het_family family, het_dtype dtype, het_reduce reduce
         run.device[r].ordinal = kinds[r] == 'c' ? 0 : kinds[r] - '0';
     }
     support_run_plan(&run, plan, schedule, 1);
-    const trained by_host = train(&run, LAYOUT);
+    const trained by_host = reduce == HET_REDUCE_EXACT ? train(&run, LAYOUT) : cpu;
     assert_true(exchanges() <= 1);
     open_groups(&run);
     const trained grouped = train(&run, LAYOUT);
@@ -624,9 +624,9 @@ static void compare_groups(het_family family, het_dtype dtype, het_reduce reduce
         for (size_t i = 0; i < same.norm.size(); i++)
             if (fabs(same.norm[i] - grouped.norm[i]) <= 1e-15 * grouped.norm[i]) same.norm[i] = grouped.norm[i];
         expect_equal(same, grouped);
+    } else {
+        expect_equal(grouped, train(&run, LAYOUT));
     }
-    const trained again = train(&run, LAYOUT);
-    expect_equal(grouped, again);
     close_groups(&run);
     support_run_end(&run);
     stand_down();

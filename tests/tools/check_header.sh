@@ -102,12 +102,12 @@ run_jobs() {
     done < jobs
 }
 
-# What another standard or option can bring out the front ends say; c99 and c++11 go to the end, where a compiler refuses what a target lacks, and so do
-# objects whose symbols are looked at below. c11 and c++17, between them and the newest, are left to --all; so is -O3, for what only gcc's optimiser sees
-# (of hetrain.h also in golden.sh --all; -O2 in the Makefile, which builds every test with these warnings). An option is tried without the loops for instruction
-# sets, which have none.
+# The front ends say what another compiler, standard or option brings out; code comes of what has symbols that are looked at below. --all also has c11
+# and c++17, code of each compiler for what a target lacks (golden.sh builds hetrain.h with each as well), and -O3, for what only gcc's optimiser sees
+# (-O2 in the Makefile, which builds every test with these warnings). An option is tried without the loops for instruction sets, which have none.
 check_warnings() {
-    local standard compiler off fewer reserved='-Wreserved-identifier -Wreserved-macro-identifier'
+    local standard compiler off fewer front=-fsyntax-only reserved='-Wreserved-identifier -Wreserved-macro-identifier'
+    [ -n "$whole" ] && front=-c
     for standard in ${whole:+c11} c17; do
         compile "gcc -std=$standard, no warnings" "gcc -std=$standard $c_warnings $include -fsyntax-only whole.c"
         compile "clang -std=$standard, no warnings, no reserved identifier" "clang -std=$standard $c_warnings $reserved $include -fsyntax-only whole.c"
@@ -117,16 +117,17 @@ check_warnings() {
         compile "clang++ -std=$standard, no warnings, no reserved identifier" "clang++ -std=$standard $warnings $reserved $include -fsyntax-only whole.cpp"
     done
     compile 'gcc -std=c99, no warnings' "gcc -std=c99 $c_warnings $include -c whole.c" plain.o
-    compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include -c whole.c"
-    compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include -c whole.cpp"
-    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -c whole.cpp"
+    compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include $front whole.c"
+    compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include $front whole.cpp"
+    compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include $front whole.cpp"
     [ -n "$whole" ] && compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
-    compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include -c whole.c"
+    compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include $front whole.c"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
     compile 'declarations alone, clang++ -Weverything' "clang++ -std=c++17 -Weverything -Werror -Wno-padded -Wno-c++98-compat-pedantic $include -c declare.cpp"
     for off in $(grep '^HETRAIN_NO_' options); do
         [ $off = HETRAIN_NO_SIMD ] && fewer= || fewer=-DHETRAIN_NO_SIMD
-        compile "$off, gcc, no warnings" "gcc -std=c99 $c_warnings $include -D$off $fewer -c whole.c" $off.o
+        case $off in HETRAIN_NO_SIMD | HETRAIN_NO_CPU) front=-c ;; *) [ -n "$whole" ] && front=-c || front=-fsyntax-only ;; esac
+        compile "$off, gcc, no warnings" "gcc -std=c99 $c_warnings $include -D$off $fewer $front whole.c" $off.o
         is_main && compile "$off and HETRAIN_STATIC, clang, no warnings" "clang -std=c99 $c_warnings $include -DHETRAIN_STATIC -D$off $fewer -fsyntax-only whole.c"
     done
     compile 'all HETRAIN_NO_* together, gcc' "gcc -std=c99 $c_warnings $include $all_off -c whole.c" bare.o
@@ -144,7 +145,7 @@ check_copies() {
     local built=both.c self="#include \"$name\"\n"
     printf "$self$self#define $implementation\n$self$self#undef $implementation\n$self" > again.c
     quiet 'declared, implemented, included again' gcc -std=c11 $c_warnings $include -fsyntax-only again.c
-    printf '#include <string.h>\n#include <math.h>\n#include <stdio.h>\n'"$self"'int main(void) { return het_cpu_device() != NULL && HETRAIN_VERSION == HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH ? 0 : 1; }\n' > uses.c
+    printf '#include <string.h>\n#include <math.h>\n#include <stdio.h>\n'"$self"'int main(void) { return het_cpu_device() != het_reference_device() && HETRAIN_VERSION == HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH ? 0 : 1; }\n' > uses.c
     cp plain.o "$name.o" && ar rc ../engine.a "$name.o" # what is checked alone has nothing to link with yet
     { is_main || ar t ../engine.a | grep -q '^hetrain.h.o'; } && built="$name.o ../engine.a"
     quiet 'a program and the implementation in two files' sh -c "gcc -std=c99 $quick $c_warnings $include uses.c $built -o uses -lm -lpthread && ./uses"
@@ -155,8 +156,8 @@ check_copies() {
     is_main && check_folders
 }
 
-# What is copied into a folder: the header and hetrain_cpu.h, or one of them, or both under other names. The program fails where its CPU device is the
-# reference device.
+# What is copied into a folder: the header and hetrain_cpu.h, or one of them, or both under other names. --all also runs a program of each, which fails
+# where its CPU device is the reference device; else it is enough that the preprocessor takes the file or does not.
 check_folders() {
     local program='#define HETRAIN_IMPLEMENTATION\n#include "%s"\nint main(void) { return het_cpu_device() == het_reference_device(); }\n'
     mkdir alone pair renamed
@@ -168,11 +169,15 @@ check_folders() {
     printf '#define HETRAIN_CPU "loops.h"\n'"$program" trainer.h > renamed.c
     cp folder.c folder.cpp
     sed 1d folder.c > called.c
-    quiet 'a folder of two files has the CPU device' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Ipair folder.c -o folder -lm -lpthread && ./folder"
-    [ -n "$whole" ] && quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ipair folder.cpp -o folder -lm -lpthread && ./folder"
+    quiet 'a folder of two files takes the second' sh -c "gcc -E -Ipair folder.c | grep -q '\"pair/hetrain_cpu.h\"'"
+    quiet 'one of renamed copies too (HETRAIN_CPU)' sh -c "gcc -E -Irenamed renamed.c | grep -q '\"renamed/loops.h\"'"
+    quiet 'and the header alone nothing' sh -c "gcc -E -Ialone folder.c > taken && ! grep -E '^# [0-9]+ \"[^/<\"]' taken | grep -Ev '\"(alone/hetrain.h|folder.c)\"'"
     quiet 'HETRAIN_NO_CPU leaves it out' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_CPU -Ipair called.c HETRAIN_NO_CPU.o -o folder -lm -lpthread && ! ./folder"
+    [ -n "$whole" ] || return
+    quiet 'a folder of two files has the CPU device' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Ipair folder.c -o folder -lm -lpthread && ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ipair folder.cpp -o folder -lm -lpthread && ./folder"
     quiet 'the header alone has the reference device' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Ialone folder.c -o folder -lm -lpthread && ! ./folder"
-    [ -n "$whole" ] && quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ialone folder.cpp -o folder -lm -lpthread && ! ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ialone folder.cpp -o folder -lm -lpthread && ! ./folder"
     quiet 'renamed copies (HETRAIN_CPU)' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Irenamed renamed.c -o folder -lm -lpthread && ./folder"
 }
 
@@ -196,9 +201,10 @@ check_arithmetic() {
 # ---- symbols ----
 
 imported() { nm -u "$1" | awk '{ print $2 }'; }
-# imports OPTION PATTERN NAME: the build with the option imports nothing that matches, and the plain one does
+# imports OPTION PATTERN NAME: the build with the option imports nothing that matches, and the plain one does. Without --all there is none: the front end
+# has refused what is called undeclared, and what everything off leaves is looked at below
 imports() {
-    has_option "$1" || return
+    has_option "$1" && [ -n "$whole" ] || return
     imported "$1.o" | grep -Ex "$2" > list
     # what hetrain_text.h allocates, it does in the objects of others
     imported plain.o | grep -Exq "$2" || [ "$name" = hetrain_text.h ] || echo "the plain build imports nothing of this either: the check proves nothing" >> list

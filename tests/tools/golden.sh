@@ -28,7 +28,7 @@ gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_
 gcc -O1 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O1 -ftree-vectorize -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
-gcc -O1, hetrain.h alone|gcc|-std=gnu17 -O1 -march=native -DHETRAIN_NO_CPU||
+gcc -O0, hetrain.h alone|gcc|-std=gnu17 -O0 -march=native -DHETRAIN_NO_CPU||
 +gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
 +gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 g++ -std=c++11 -O0, avx512|g++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx512|

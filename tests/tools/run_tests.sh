@@ -14,21 +14,23 @@ command -v stdbuf > /dev/null && line_buffered="stdbuf -oL"
 export ASAN_OPTIONS=verify_asan_link_order=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 passed=0 failed=0 skipped=0 start=$SECONDS
 
-# run SUITE: its output, then its status and seconds in a file beside that
+# run SUITE: its output, then its status, its seconds and those it had a processor in a file beside that
 run() {
-    local output=$build/output/$(basename "$1" .sh).txt begin=$SECONDS
+    local output=$build/output/$(basename "$1" .sh).txt begin=$SECONDS status
     case $1 in
     *.sh) bash "$1" > "$output" 2>&1 ;;
     *) $line_buffered "$build/tests/$1" > "$output" 2>&1 ;;
     esac
-    echo "$? $((SECONDS - begin))" > "$output.ended"
+    status=$?
+    times > "$output.times" # the shell's own, then its children's: 1m2.3s 0m4.5s
+    echo "$status $((SECONDS - begin)) $(awk -F'[ms ]+' 'NR == 2 { printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4 }' "$output.times")" > "$output.ended"
 }
 
 report() {
-    local name output status seconds ok skip bad planned lost
+    local name output status seconds busy ok skip bad planned lost
     name=$(basename "$1" .sh)
     output=$build/output/$name.txt
-    read -r status seconds < "$output.ended"
+    read -r status seconds busy < "$output.ended"
     ok=$(grep -c '^ok [0-9]' "$output")
     skip=$(grep -c '^not ok [0-9]* # SKIP' "$output")
     bad=$(grep '^not ok [0-9]' "$output" | grep -vc '# SKIP')
@@ -40,7 +42,7 @@ report() {
     printf '%-16s %3d passed' "$name" "$ok"
     [ "$skip" -gt 0 ] && printf ', %d skipped' "$skip"
     [ $((bad + lost)) -gt 0 ] && printf ', %d FAILED' $((bad + lost))
-    printf '  (%d s)\n' "$seconds"
+    printf '  (%d s, busy %d)\n' "$seconds" "$busy"
     sed -n 's/^not ok [0-9]* # SKIP /    skipped: /p' "$output"
     if [ $((bad + lost)) -gt 0 ]; then
         grep -Ev '^ok |^1\.\.|# SKIP|^# not ok' "$output" | head -n 60 | cut -c1-300 | sed 's/^/    /'
