@@ -1,7 +1,7 @@
 /* Attention apart from its weights (HelixPipe, arXiv 2507.00394): a layer is three units (examples/attention_unit.h), of which attention itself has
    no parameters. The plan has RANKS pipelines over the same ranks: a stage with weights is on the same rank in all of them, attention of pipeline p
-   on rank p. So RANKS micro-batches attend at once, and every weight lies on one rank. Stages with weights are recomputed, attention is not. The
-   weights after some steps are those of the built-in layers on one rank, bit for bit. */
+   on rank p. So RANKS micro-batches attend at once, micro-batch m on rank m mod RANKS, and every weight lies on one rank. Stages with weights are
+   recomputed, attention is not. The weights after some steps are those of the built-in layers on one rank, bit for bit. */
 #define HETRAIN_IMPLEMENTATION
 #include "attention_unit.h"
 
@@ -20,6 +20,9 @@ static het_result count(void *user, const het_hook_info *info) {
     if (info->direction == HET_FORWARD) of_rank->again[core] += info->again;
     return HET_OK;
 }
+
+/* Where micro-batch m is in the step: a pipeline takes micro-batches that lie behind each other, pipeline p here those with m mod RANKS = p. */
+static int place_of(int m) { return m % RANKS * (MICRO_BATCHES / RANKS) + m / RANKS; }
 
 /* Weights of stage 2 i are on rank i mod RANKS in all pipelines, attention of pipeline p on rank p. */
 static het_result make_plan(het_plan **plan, het_error *error) {
@@ -90,18 +93,19 @@ int main(void) {
     het_error error = { HET_OK, "" };
     int m, i, r, wrong = 0, again[2] = { 0, 0 };
     for (m = 0; m < MICRO_BATCHES; m++) {
+        het_batch *b = &batch[place_of(m)];
         for (i = 0; i <= CONTEXT; i++) token[m][i] = text[(7 * m + i) % (int)(sizeof text - 1)];
-        batch[m].tokens = CONTEXT, batch[m].sequences = 1, batch[m].token = token[m], batch[m].target = token[m] + 1, batch[m].sequence_start = start;
+        b->tokens = CONTEXT, b->sequences = 1, b->token = token[m], b->target = token[m] + 1, b->sequence_start = start;
     }
     if (train(batch, 1, seen, &one, &error) != HET_OK || train(batch, RANKS, seen, &all, &error) != HET_OK) {
         fprintf(stderr, "attention_pipeline: %s\n", error.text);
         return 1;
     }
     for (r = 0; r < RANKS; r++) {
-        for (m = 0; m < MICRO_BATCHES; m++) wrong += (seen[r].attention[m] > 0) != (m / (MICRO_BATCHES / RANKS) == r);
+        for (m = 0; m < MICRO_BATCHES; m++) wrong += (seen[r].attention[place_of(m)] > 0) != (m % RANKS == r);
         for (i = 0; i < 2; i++) again[i] += seen[r].again[i];
     }
-    printf("attention of every micro-batch ran on the rank of its pipeline%s; made again: %d calls of units with weights, %d of attention\n",
-           wrong == 0 ? "" : ", not always", again[0], again[1]);
+    printf("attention of micro-batch m ran on rank m mod %d, of %d%s; made again: %d calls of units with weights, %d of attention\n", RANKS,
+           MICRO_BATCHES, wrong == 0 ? "" : ", not always", again[0], again[1]);
     return one == all && wrong == 0 && again[0] > 0 && again[1] == 0 ? 0 : 1;
 }

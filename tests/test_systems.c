@@ -548,6 +548,37 @@ static void row_0_17(void **state)
         "(each rounded up to 16 elements)", text, (int)reductions, (int)tensors);
 }
 
+/* FlashFlex's example: stages [[1, 2, 1], [2]], whose entries are degrees of tensor parallelism, with layers [[2, 4, 2], [8]] and batch shares
+   [3, 1]: 20 steps, against one rank's. */
+static void row_0_9(void **state)
+{
+    enum { TRAINED = 20 };
+    static const char plan[] = "{\"teams\":[{\"ranks\":[1,2],\"split\":\"columns\"},{\"ranks\":[4,5],\"split\":\"columns\"}],\"pipelines\":["
+        "{\"share\":3,\"stages\":[{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[5,13]},{\"rank\":3,\"units\":[13,18]}]},"
+        "{\"share\":1,\"stages\":[{\"rank\":4,\"units\":[0,18]}]}]}";
+    het_model_desc model = support_deep_model(HET_LLAMA);
+    double loss[2][TRAINED], worst = 0;
+    uint64_t weights[2];
+    support_run run;
+    int ranks, step;
+    (void)state;
+    model.layers = 8;
+    support_run_start(&run, &model, 4, "17|5,0,9|48|1");
+    for (ranks = 0; ranks < 2; ranks++) {
+        het_ctx *ctx;
+        if (ranks == 1) support_run_ranks(&run, 6), support_run_plan(&run, plan, "1f1b", 1);
+        ctx = support_create(&run.desc);
+        for (step = 0; step < TRAINED; step++) loss[ranks][step] = support_step(ctx, &run.data, step % 4, "0|1|2|3").loss;
+        weights[ranks] = support_hash(ctx);
+        het_destroy(ctx);
+    }
+    for (step = 0; step < TRAINED; step++) worst = fmax(worst, fabs(loss[1][step] / loss[0][step] - 1));
+    met(worst <= 1e-4 && weights[0] == weights[1], "stages of 1, 2, 1 ranks by columns with 2, 4, 2 layers beside one of 2 with all 8, batch 3 : 1: "
+        "losses of %d steps (%.4f to %.4f) differ by %.0e of one rank's, weights %016llx and %016llx", TRAINED, loss[1][0], loss[1][TRAINED - 1],
+        worst, (unsigned long long)weights[1], (unsigned long long)weights[0]);
+    support_run_end(&run);
+}
+
 /* ---- what is divided ---- */
 
 /* All micro-batches, four of 20 tokens each, are one granule. */
@@ -2521,6 +2552,122 @@ static void row_1_10(void **state)
     support_run_end(&run);
 }
 
+/* BaPipe: three devices of unlike speeds and memories, of which the fast one takes less than its speed's share. All cuts in all orders are tried
+   with what het_memory_estimate says of them. */
+enum { BAPIPE_RANKS = 3, BAPIPE_UNITS = 18, BAPIPE_TOKENS = 120, BAPIPE_BATCHES = 12 };
+typedef struct bapipe { support_run run; het_profile *profile; het_cluster *cluster; const char *schedule; } bapipe;
+
+/* The slowest stage's seconds for a micro-batch. */
+static double slowest_of(const bapipe *b, const het_plan *plan)
+{
+    het_plan_costs *costs = NULL;
+    double slowest = 0;
+    het_error error;
+    int64_t s;
+    EXPECT_ERROR(het_profile_costs(b->profile, plan, b->cluster, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    for (s = 0; s < plan->stages; s++) {
+        const het_cost *f = &costs->stage[s].forward, *w = &costs->stage[s].backward;
+        const double pairs = BAPIPE_TOKENS * (BAPIPE_TOKENS + 1) / 2;
+        slowest = fmax(slowest, f->base + w->base + (f->token + w->token) * BAPIPE_TOKENS + (f->pair + w->pair) * pairs);
+    }
+    het_plan_costs_free(costs);
+    return slowest;
+}
+
+static int fits(const bapipe *b, const het_plan *plan)
+{
+    het_desc desc = b->run.desc;
+    int64_t r;
+    desc.layout.plan = plan;
+    for (r = 0; r < plan->ranks; r++) {
+        het_memory memory;
+        het_error error;
+        const het_result result = het_memory_estimate(&desc, r, &memory, &error); /* which knows the limits */
+        if (result == HET_ERR_LIMIT) return 0;
+        EXPECT_ERROR(result, HET_OK, error.text, "");
+    }
+    return 1;
+}
+
+/* The least of the slowest stages of all pipelines; of those that fit, or of all. */
+static double least_of(const bapipe *b, int all)
+{
+    static const int order[6][BAPIPE_RANKS] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    double least = 1e30;
+    int i, k, o;
+    for (o = 0; o < 6; o++)
+        for (i = 1; i < BAPIPE_UNITS - 1; i++)
+            for (k = i + 1; k < BAPIPE_UNITS; k++) {
+                char text[300];
+                het_plan *plan;
+                double slowest;
+                snprintf(text, sizeof text, "{\"pipelines\":[{\"stages\":[{\"rank\":%d,\"units\":[0,%d]},{\"rank\":%d,\"units\":[%d,%d]},"
+                         "{\"rank\":%d,\"units\":[%d,%d]}]}]}", order[o][0], i, order[o][1], i, k, order[o][2], k, BAPIPE_UNITS);
+                plan = support_plan(text, b->schedule, BAPIPE_UNITS, BAPIPE_RANKS, 1);
+                slowest = slowest_of(b, plan);
+                if (slowest < least && (all || fits(b, plan))) least = slowest;
+                het_plan_free(plan);
+            }
+    return least;
+}
+
+static void row_1_9(void **state)
+{
+    static const double share[BAPIPE_RANKS] = { 0.3, 0.2, 0.1 };
+    double ratio, tight, most = 0;
+    const het_plan *plan;
+    het_search *found = NULL;
+    het_search_desc search;
+    het_model_desc model;
+    het_error error;
+    char text[200] = "";
+    het_ctx *ctx;
+    bapipe b;
+    int64_t i;
+    (void)state;
+    memset(&search, 0, sizeof search);
+    memset(&b, 0, sizeof b);
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&b.run, &model, 1, "120|120|120|120|120|120|120|120|120|120");
+    b.run.desc.limits.max_tokens = BAPIPE_TOKENS, b.run.desc.limits.max_sequences = 1, b.run.desc.limits.max_micro_batches = BAPIPE_BATCHES;
+    support_run_ranks(&b.run, 1);
+    compute_steadily(&b.run, 1, share[0], 1);
+    b.profile = profile_of(&b.run, BAPIPE_TOKENS);
+    support_run_ranks(&b.run, BAPIPE_RANKS);
+    compute_steadily(&b.run, BAPIPE_RANKS, share[0], 1);
+    EXPECT_ERROR(het_cluster_flat(BAPIPE_RANKS, NULL, 1e-6, 1e9, NULL, &b.cluster, &error), HET_OK, error.text, "");
+    for (i = 0; i < BAPIPE_RANKS; i++) {
+        snprintf(b.cluster->device[i].profile, sizeof b.cluster->device[i].profile, "%s", b.profile->device[0].name);
+        b.cluster->device[i].speed = b.run.device[i].speed = share[i] / share[0];
+        b.cluster->device[i].memory = i == 0 ? 9e6 : 14e6;
+        b.run.device[i].memory_limit = (size_t)b.cluster->device[i].memory;
+    }
+    search.profile = b.profile, search.cluster = b.cluster, search.recompute = HET_NO;
+    search.granules = BAPIPE_BATCHES, search.granule_tokens = BAPIPE_TOKENS, search.most_granules = 1;
+    EXPECT_ERROR(het_plan_search(&search, &found, &error), HET_OK, error.text, "");
+    plan = b.run.desc.layout.plan = found->found[0].plan;
+    b.schedule = plan->schedule;
+    ratio = slowest_of(&b, plan) / least_of(&b, 0), tight = least_of(&b, 0) / least_of(&b, 1);
+    ctx = support_create(&b.run.desc); /* refused where a rank needs more than its limit */
+    (void)support_step(ctx, &b.run.data, 0, "0|1|2|3|4|5|6|7|8|9|0|1");
+    for (i = 0; i < BAPIPE_RANKS; i++) {
+        het_memory memory;
+        het_get_memory(ctx, i, &memory);
+        most = fmax(most, (double)(memory.device + memory.communication) / b.cluster->device[i].memory);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d of %d", i > 0 ? ", " : "", (int)(memory.device + memory.communication),
+                 (int)b.cluster->device[i].memory);
+    }
+    met(plan->pipelines == 1 && ratio <= 1.05 && tight > 1.02 && most <= 1, "%s, stages of %d, %d, %d units on ranks 0, 1, 2 of speeds 3, 2, 1: the "
+        "slowest takes %.3f of the least of all cuts that fit, which takes %.3f of what it would without limits; bytes of the run: %s",
+        plan->schedule, (int)units_of(plan, 0), (int)units_of(plan, 1), (int)units_of(plan, 2), ratio, tight, text);
+    het_destroy(ctx);
+    b.run.desc.layout.plan = NULL;
+    het_search_free(found);
+    het_cluster_free(b.cluster);
+    het_profile_free(b.profile);
+    support_run_end(&b.run);
+}
+
 /* PipeWeaver: a unit for one modality, an MLP over one granule of a micro-batch (settings: 0, images; 1, text) that hands the other's rows on. */
 static het_result of_modality(const het_unit_call *c, het_result (*call)(const het_unit_call *))
 {
@@ -2984,10 +3131,10 @@ static void row_2_2(void **state)
 static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_3), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
-    cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
+    cmocka_unit_test(row_0_9), cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
     cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_0_4),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_0_4), cmocka_unit_test(row_1_9),
     cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_4),
     cmocka_unit_test(row_1_10), cmocka_unit_test(row_1_13), cmocka_unit_test(row_1_15), cmocka_unit_test(row_1_17),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
