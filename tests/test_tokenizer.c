@@ -371,6 +371,30 @@ static void white_space_is_taken_once(void **state)
     het_tokenizer_free(t);
 }
 
+/* Letters of the byte-level alphabet in an added token are letters, unless the vocabulary has the token: its id is also that of other bytes. */
+static void added_tokens_come_back(void **state)
+{
+    static const char *const texts[] = { "a\xC3\xA9<s>b", "\xC3\xA9", "\xC3\xA9\xC3\xA9" };
+    char text[8192], back[64];
+    het_tokenizer *t = read_text(small, sizeof small - 1, NULL);
+    het_token token;
+    int32_t ids[32];
+    size_t i, length;
+    (void)state;
+    for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const int64_t count = encode(t, texts[i], strlen(texts[i]), ids, 32);
+        EXPECT_OK(het_tokenizer_decode(t, ids + 1, count - 1, HET_NO, back, sizeof back, &length, NULL));
+        if (length != strlen(texts[i]) || memcmp(back, texts[i], length) != 0) fail_msg("%s comes back as %.*s", texts[i], (int)length, back);
+    }
+    het_tokenizer_free(t);
+    length = changed("{\"id\":10,\"content\":\"e\\u0301\"", "{\"id\":6,\"content\":\"\\u0120a\"", text);
+    t = read_text(text, length, NULL);
+    assert_int_equal(encode(t, "\xC4\xA0" "a a", 5, ids, 32), 3);
+    assert_true(ids[1] == 6 && ids[2] == 6);
+    assert_true(het_tokenizer_get_token(t, 6, &token) && token.added && token.length == 2 && memcmp(token.bytes, " a", 2) == 0);
+    het_tokenizer_free(t);
+}
+
 /* A template of text, 64 pieces beside the text and then one more: each looks through the table of tokens. */
 static void templates_have_few_pieces(void **state)
 {
@@ -854,7 +878,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_hugging_face),   cmocka_unit_test(invalid_bytes),           cmocka_unit_test(long_words),
-        cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(templates_have_few_pieces),
+        cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(added_tokens_come_back), cmocka_unit_test(templates_have_few_pieces),
         cmocka_unit_test(small_one),              cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(good_files_are_read),
         cmocka_unit_test(damaged_files),          cmocka_unit_test(trained_as_by_hugging_face), cmocka_unit_test(trained_as_the_slow_way),
         cmocka_unit_test(training_corners),       cmocka_unit_test(out_of_memory),           cmocka_unit_test(misuse),

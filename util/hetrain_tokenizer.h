@@ -84,7 +84,8 @@ extern "C" {
    Steps 1 to 4 take time in proportion to the text but for a logarithm of a word's length. Text is
    any bytes. One that is not part of valid UTF-8 (RFC 3629) is kept as it is and counts as a sign
    that is neither letter, digit nor white space, so that decoding what was encoded gives back every
-   byte (but for NFC, and white space that an added token swallows). */
+   byte (but for NFC, the prefix space, white space that an added token swallows, and letters of one
+   that the vocabulary has for other bytes). */
 
 /* How text is cut into words. The published patterns are recognised in a file; any other is
    refused. L letters, N numbers, s white space.
@@ -1547,7 +1548,7 @@ static void heti_k_cut(het_tokenizer *t, const heti_k_parts *p, heti_t_arena *ar
     const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1),
                  longest = t->info.nfc ? 3 : 1;
     /* NFC has at most 3 times the bytes */
-    t->bytes_size = p->token_bytes + 1 + p->added_bytes * (1 + 2 * longest) + p->added_count + 1;
+    t->bytes_size = p->token_bytes + 1 + p->added_bytes * (1 + longest) + p->added_count + 1;
     t->scratch_size = p->merge_bytes + 2;
     t->slots = heti_k_slots(entries);
     t->pair_slots = heti_k_slots(p->merge_count);
@@ -1692,11 +1693,12 @@ static het_result heti_k_fill_merges(het_tokenizer *t, const heti_k_source *s, c
     return heti_k_json(s, &j);
 }
 
-/* What is looked for, and what it decodes to. */
-static het_result heti_k_added_texts(het_tokenizer *t, heti_k_added *a, heti_k_token *e, het_error *error) {
+/* What is looked for, and what it decodes to: the same, but the bytes of the model's token where
+   `model`, if not -1, is the place of one that has this text. */
+static het_result heti_k_added_texts(het_tokenizer *t, heti_k_added *a, int64_t model, heti_k_token *e,
+                                     het_error *error) {
     heti_t_list normal = { NULL, 0, 0 }, points = { NULL, 0, 0 };
     het_result result = HET_OK;
-    int spelled;
     a->pattern = a->content;
     a->pattern_length = a->content_length;
     if (a->normalized && t->info.nfc) {
@@ -1713,11 +1715,9 @@ static het_result heti_k_added_texts(het_tokenizer *t, heti_k_added *a, heti_k_t
         heti_t_list_free(&points, &t->allocator);
     }
     memset(e, 0, sizeof *e);
-    e->bytes = HETI_T_CAST(uint32_t, t->bytes_used);
-    memcpy(t->bytes + t->bytes_used, t->bytes + a->pattern, a->pattern_length);
-    e->length = HETI_T_CAST(uint32_t, heti_k_unspell(t->bytes + t->bytes_used, a->pattern_length, &spelled));
-    t->bytes_used += e->length;
-    e->spelled = HETI_T_CAST(uint8_t, spelled);
+    e->bytes = a->pattern;
+    e->length = a->pattern_length;
+    if (model >= 0 && t->token[model].spelled) *e = t->token[model];
     e->is_added = 1;
     e->special = a->special;
     e->id = a->id;
@@ -1765,9 +1765,8 @@ static het_result heti_k_fill_added(het_tokenizer *t, const heti_k_source *s, co
             return heti_k_bad(s, HET_ERR_FORMAT, at, "added_tokens[%d] %q has the id %d; %s %d", index, content, length,
                               id, id != wanted ? "by its place it is" : "so has a token of model.vocab:", wanted);
         a->id = HETI_T_CAST(int32_t, id);
-        entry = t->model_tokens + index;
-        HETI_T_TRY(heti_k_added_texts(t, a, &t->token[entry], s->error));
-        t->place[id] = HETI_T_CAST(int32_t, entry);
+        HETI_T_TRY(heti_k_added_texts(t, a, entry, &t->token[t->model_tokens + index], s->error));
+        t->place[id] = HETI_T_CAST(int32_t, t->model_tokens + index);
         if (id >= t->info.vocab) t->info.vocab = id + 1;
     }
     t->info.added = index;
