@@ -19,7 +19,7 @@ SOURCE = '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATI
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int), ("text", ctypes.c_char * 244)]
+    _fields_ = [("code", ctypes.c_int), ("text", ctypes.c_char * 500)]
 
 
 class Ours:
