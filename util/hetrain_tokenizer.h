@@ -1162,8 +1162,8 @@ static het_result heti_k_string(const heti_k_source *s, const het_json *value, c
     return heti_k_json(s, &j);
 }
 
-/* The value of the key "type" of the object at *at, which must be one of `words`, separated by |;
-   *which: 0 for the first. */
+/* The value of the key "type" of the object at *at, which must be one of `words`, separated by |, or
+   may be missing if they begin with |; *which: 0 for the first. */
 static het_result heti_k_type(const heti_k_source *s, const het_json *at, const char *where, const char *words,
                               int *which) {
     static const char *const heti_k_keys[] = { "type", NULL };
@@ -1176,7 +1176,7 @@ static het_result heti_k_type(const heti_k_source *s, const het_json *at, const 
     *which = shown < sizeof type ? heti_k_place_of(words, type, shown) : -1;
     if (*which >= 0) return HET_OK;
     return heti_k_bad(s, HET_ERR_UNSUPPORTED, j.at, "%s of type %q; what is supported: %s", where, type,
-                       heti_t_shown(shown, sizeof type), words);
+                       heti_t_shown(shown, sizeof type), words + (*words == '|'));
 }
 
 /* The value must be null or not there. */
@@ -1256,11 +1256,10 @@ static het_result heti_k_read_split(const heti_k_source *s, const het_json *valu
 
 /* ByteLevel, or a Sequence of Split and ByteLevel without its pattern. */
 static het_result heti_k_read_pre_tokenizer(const heti_k_source *s, const het_json *value, het_tokenizer_info *info) {
-    const size_t at = value->at;
     het_json j = *value, field[2], item[2];
     int which, prefix_space, regex, count = 0;
     if (heti_k_is_null(value))
-        return heti_k_bad(s, HET_ERR_UNSUPPORTED, at, "pre_tokenizer is null: not a byte-level tokenizer");
+        return heti_k_bad(s, HET_ERR_UNSUPPORTED, value->at, "pre_tokenizer is null: not a byte-level tokenizer");
     HETI_T_TRY(heti_k_type(s, value, "pre_tokenizer", "ByteLevel|Sequence", &which));
     if (which == 0) {
         HETI_T_TRY(heti_k_read_byte_level(s, value, "pre_tokenizer", &prefix_space, &regex));
@@ -1313,28 +1312,34 @@ static het_result heti_k_read_template_ids(const heti_k_source *s, const het_jso
     size_t length, key_length;
     const size_t at = name->at;
     int64_t id;
-    het_json j = *table, field[3];
+    het_json j = *table, found = j, field[3];
+    found.text = NULL;
     HETI_T_TRY(heti_k_string(s, name, wanted, sizeof wanted, &length));
     if (length >= sizeof wanted)
         return heti_k_bad(s, HET_ERR_LIMIT, at, "a template's token of %z bytes; the most are 255", length);
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        if (key_length != length || memcmp(key, wanted, length) != 0) { het_json_skip(&j); continue; }
-        HETI_T_TRY(heti_k_fields(s, &j, "a template's special token", "id|ids!|tokens", field));
-        j = field[1];
-        het_json_enter(&j, HET_JSON_ARRAY);
-        while (het_json_next(&j, NULL, 0, NULL)) {
-            if (wrap->count == HETI_K_WRAP)
-                return heti_k_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %i ids", HETI_K_WRAP);
-            wrap->at[wrap->count] = j.at;
-            if (!het_json_integer(&j, &id)) break;
-            if (id < 0 || id > INT32_MAX - 1) id = INT32_MAX; /* never an id: refused when the vocabulary is known */
-            wrap->id[wrap->count++] = HETI_T_CAST(int32_t, id);
-        }
-        return heti_k_json(s, &j);
+    for (; het_json_next(&j, key, sizeof key, &key_length); het_json_skip(&j)) {
+        if (key_length != length || memcmp(key, wanted, length) != 0) continue;
+        if (found.text != NULL)
+            return heti_k_bad(s, HET_ERR_FORMAT, j.at, "the template's special_tokens have %q twice", wanted, length);
+        found = j;
     }
     HETI_T_TRY(heti_k_json(s, &j));
-    return heti_k_bad(s, HET_ERR_FORMAT, at, "the template's token %q is not among its special_tokens", wanted, length);
+    if (found.text == NULL)
+        return heti_k_bad(s, HET_ERR_FORMAT, at, "the template's token %q is not among its special_tokens", wanted,
+                          length);
+    HETI_T_TRY(heti_k_fields(s, &found, "a template's special token", "id|ids!|tokens", field));
+    j = field[1];
+    het_json_enter(&j, HET_JSON_ARRAY);
+    while (het_json_next(&j, NULL, 0, NULL)) {
+        if (wrap->count == HETI_K_WRAP)
+            return heti_k_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %i ids", HETI_K_WRAP);
+        wrap->at[wrap->count] = j.at;
+        if (!het_json_integer(&j, &id)) break;
+        if (id < 0 || id > INT32_MAX - 1) id = INT32_MAX; /* never an id: refused when the vocabulary is known */
+        wrap->id[wrap->count++] = HETI_T_CAST(int32_t, id);
+    }
+    return heti_k_json(s, &j);
 }
 
 /* One piece of the template "single": {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken":
@@ -1359,10 +1364,9 @@ static het_result heti_k_read_template_piece(const heti_k_source *s, het_json *p
 }
 
 static het_result heti_k_read_template(const heti_k_source *s, const het_json *value, heti_k_wrap *wrap) {
-    const size_t at = value->at;
     het_json j = *value, field[4];
     int sequences = 0, pieces = 0;
-    if (wrap->given) return heti_k_bad(s, HET_ERR_UNSUPPORTED, at, "post_processor has a second template");
+    if (wrap->given) return heti_k_bad(s, HET_ERR_UNSUPPORTED, value->at, "post_processor has a second template");
     wrap->given = 1;
     HETI_T_TRY(heti_k_fields(s, &j, "post_processor's template", "type|single!|pair|special_tokens!", field));
     j = field[1];
@@ -1434,7 +1438,7 @@ static het_result heti_k_count_vocab(const heti_k_source *s, heti_k_parts *p) {
 /* A merge is "left right" or ["left", "right"]. */
 static het_result heti_k_count_merges(const heti_k_source *s, heti_k_parts *p) {
     het_json j = p->merges;
-    size_t length, total;
+    size_t length = 0, total;
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
         const size_t at = j.at;
@@ -1443,11 +1447,7 @@ static het_result heti_k_count_merges(const heti_k_source *s, heti_k_parts *p) {
         if (het_json_peek(&j) == HET_JSON_STRING) het_json_string(&j, NULL, 0, &total);
         else {
             het_json_enter(&j, HET_JSON_ARRAY);
-            while (het_json_next(&j, NULL, 0, NULL)) {
-                if (!het_json_string(&j, NULL, 0, &length)) break;
-                total += length;
-                parts++;
-            }
+            for (; het_json_next(&j, NULL, 0, NULL); total += length, parts++) het_json_string(&j, NULL, 0, &length);
             HETI_T_TRY(heti_k_json(s, &j));
             if (parts != 2)
                 return heti_k_bad(s, HET_ERR_FORMAT, at, "model.merges[%z] has %i texts, not 2", p->merge_count, parts);
@@ -1485,10 +1485,9 @@ static het_result heti_k_read_model(const heti_k_source *s, const het_json *valu
     size_t length;
     double dropout = 0;
     int i, which, fuse, fallback;
+    HETI_T_TRY(heti_k_type(s, value, "model", "|BPE", &which)); /* files before 2020 have no type */
     HETI_T_TRY(heti_k_fields(s, &j, "model", "type|dropout|unk_token|continuing_subword_prefix|end_of_word_suffix|"
                              "fuse_unk|byte_fallback|ignore_merges|vocab!|merges!", field));
-    /* files before 2020 have no type */
-    if (field[0].text != NULL) HETI_T_TRY(heti_k_type(s, value, "model", "BPE", &which));
     if (!heti_k_is_null(&field[1])) {
         j = field[1];
         het_json_real(&j, &dropout);
@@ -1630,12 +1629,9 @@ static het_result heti_k_read_merge(het_tokenizer *t, const heti_k_source *s, he
     size_t total = 0;
     length[0] = length[1] = 0;
     if (het_json_peek(j) == HET_JSON_ARRAY) {
-        het_json_enter(j, HET_JSON_ARRAY);
-        (void)het_json_next(j, NULL, 0, NULL);
-        het_json_string(j, t->scratch, t->scratch_size, &length[0]);
-        (void)het_json_next(j, NULL, 0, NULL);
-        het_json_string(j, t->scratch + length[0], t->scratch_size - length[0], &length[1]);
-        (void)het_json_next(j, NULL, 0, NULL);
+        het_json_enter(j, HET_JSON_ARRAY); /* of two texts: they have been counted */
+        for (size_t i = 0; het_json_next(j, NULL, 0, NULL); i++)
+            het_json_string(j, t->scratch + i * length[0], t->scratch_size - i * length[0], &length[i]);
         HETI_T_TRY(heti_k_json(s, j));
     } else {
         het_json_string(j, t->scratch, t->scratch_size, &total);
