@@ -6,6 +6,7 @@
 #include "support.h"
 
 #include <dirent.h>
+#include <time.h>
 
 #include "hetrain_tokenizer.h"
 
@@ -420,6 +421,49 @@ static void templates_have_few_pieces(void **state)
         het_tokenizer_free(t);
     }
     free(to);
+    free(text);
+}
+
+/* `small` with a first added token of so many bytes, which the caller writes at *content. */
+static char *with_added(size_t length, char **content, size_t *size)
+{
+    char *text = support_alloc(sizeof small + length, 1);
+    const size_t front = (size_t)(strstr(small, "<s>") - small);
+    memcpy(text, small, front);
+    *content = text + front;
+    memcpy(text + front + length, small + front + 3, sizeof small - front - 3);
+    *size = sizeof small - 1 + length - 3;
+    return text;
+}
+
+/* An added token whose edges in the automaton would lie side by side in a table with a seed that everybody knows: a minute to read it. */
+static void collisions_need_the_seed(void **state)
+{
+    enum { LENGTH = 300000, SLOTS = 1 << 20 };
+    char *content, *text;
+    het_tokenizer *t;
+    int32_t id[4];
+    size_t size, i;
+    clock_t start;
+    (void)state;
+    text = with_added(LENGTH, &content, &size);
+    for (i = 0; i < LENGTH; i++) {
+        uint64_t least = UINT64_MAX;
+        int c;
+        for (c = '#'; c <= '~'; c++) {
+            uint64_t key = ((uint64_t)i << 8 | (uint64_t)c) + 1;
+            key *= UINT64_C(0xBF58476D1CE4E5B9);
+            key = (key ^ (key >> 29)) * UINT64_C(0x94D049BB133111EB);
+            key = (key ^ (key >> 32)) & (SLOTS - 1);
+            if (c != '\\' && key < least) least = key, content[LENGTH - 1 - i] = (char)c;
+        }
+    }
+    start = clock();
+    t = read_text(text, size, NULL);
+    if (clock() - start > 10 * CLOCKS_PER_SEC) fail_msg("%d s to read it", (int)((clock() - start) / CLOCKS_PER_SEC));
+    assert_int_equal(encode(t, content, LENGTH, id, 4), 2);
+    assert_int_equal(id[1], 9);
+    het_tokenizer_free(t);
     free(text);
 }
 
@@ -881,7 +925,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_hugging_face),   cmocka_unit_test(invalid_bytes),           cmocka_unit_test(long_words),
-        cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(added_tokens_come_back), cmocka_unit_test(templates_have_few_pieces),
+        cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(added_tokens_come_back), cmocka_unit_test(collisions_need_the_seed),
+        cmocka_unit_test(templates_have_few_pieces),
         cmocka_unit_test(small_one),              cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(good_files_are_read),
         cmocka_unit_test(damaged_files),          cmocka_unit_test(trained_as_by_hugging_face), cmocka_unit_test(trained_as_the_slow_way),
         cmocka_unit_test(training_corners),       cmocka_unit_test(out_of_memory),           cmocka_unit_test(misuse),

@@ -927,6 +927,7 @@ typedef struct heti_k_matcher {
     int32_t *fail, *out;              /* [nodes] node of the longest proper suffix; entry of the
                                          longest pattern that ends here, or -1 */
     size_t slots, nodes;
+    uint64_t seed;                    /* of the table */
     int32_t root[256];                /* edges of node 0, or 0 */
 } heti_k_matcher;
 
@@ -937,7 +938,7 @@ typedef struct heti_k_found { size_t at; int32_t added, unused; } heti_k_found;
 static int32_t heti_k_match_child(const heti_k_matcher *m, int32_t node, unsigned char byte) {
     size_t slot;
     if (node == 0) return m->root[byte];
-    slot = heti_k_key_slot(m->key, m->slots, (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1, 0);
+    slot = heti_k_key_slot(m->key, m->slots, (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1, m->seed);
     return m->key[slot] != 0 ? m->child[slot] : 0;
 }
 
@@ -958,7 +959,7 @@ static int32_t heti_k_match_extend(heti_k_matcher *m, int32_t node, unsigned cha
     if (node == 0) m->root[byte] = made;
     else {
         const uint64_t key = (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1;
-        const size_t slot = heti_k_key_slot(m->key, m->slots, key, 0);
+        const size_t slot = heti_k_key_slot(m->key, m->slots, key, m->seed);
         m->key[slot] = key;
         m->child[slot] = made;
     }
@@ -1777,6 +1778,7 @@ static het_result heti_k_fill_matcher(het_tokenizer *t, const heti_k_source *s, 
     int32_t count = 0, left, i;
     size_t level = 0;
     m->nodes = 1;
+    m->seed = t->seed;
     m->fail[0] = 0;
     m->out[0] = -1;
     for (i = 0; i < HETI_T_CAST(int32_t, t->info.added); i++) {
