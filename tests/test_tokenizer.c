@@ -467,6 +467,22 @@ static void collisions_need_the_seed(void **state)
     free(text);
 }
 
+/* Nodes of the automaton are counted in 31 bits: a limit keeps them there. */
+static void added_tokens_have_a_limit(void **state)
+{
+    support_memory memory;
+    het_allocator allocator = support_allocator(&memory);
+    het_error error = { HET_OK, "" };
+    het_tokenizer *t = NULL;
+    size_t size;
+    char *content, *text = with_added(1 << 24, &content, &size);
+    (void)state;
+    memset(content, 'a', 1 << 24);
+    memory.fail_at = 0;
+    support_expect(het_tokenizer_read(text, size, &allocator, &t, &error), HET_ERR_LIMIT, error.text, "added_tokens|16777219|16777216", "limit", 0);
+    free(text);
+}
+
 /* ---- bad files ---- */
 
 typedef struct bad_file { const char *from, *to; het_result code; const char *words; } bad_file;
@@ -926,7 +942,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_hugging_face),   cmocka_unit_test(invalid_bytes),           cmocka_unit_test(long_words),
         cmocka_unit_test(white_space_is_taken_once), cmocka_unit_test(added_tokens_come_back), cmocka_unit_test(collisions_need_the_seed),
-        cmocka_unit_test(templates_have_few_pieces),
+        cmocka_unit_test(added_tokens_have_a_limit), cmocka_unit_test(templates_have_few_pieces),
         cmocka_unit_test(small_one),              cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(good_files_are_read),
         cmocka_unit_test(damaged_files),          cmocka_unit_test(trained_as_by_hugging_face), cmocka_unit_test(trained_as_the_slow_way),
         cmocka_unit_test(training_corners),       cmocka_unit_test(out_of_memory),           cmocka_unit_test(misuse),

@@ -141,8 +141,8 @@ typedef struct het_tokenizer_desc {   /* a tokenizer to be trained */
     uint32_t end_canary;
 } het_tokenizer_desc;
 
-/* Reads the text of a tokenizer.json of up to 1 GiB. allocator NULL: malloc. HET_ERR_FORMAT: it is
-   not one; HET_ERR_UNSUPPORTED: it asks for something that is not done here. Threads: any. */
+/* Reads a tokenizer.json of up to 1 GiB, 16 MiB of it added tokens. allocator NULL: malloc.
+   HET_ERR_FORMAT: it is none; HET_ERR_UNSUPPORTED: it wants what is not done here. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_read(const char *text, size_t length,
                                                              const het_allocator *allocator, het_tokenizer **tokenizer,
                                                              het_error *error);
@@ -1412,7 +1412,8 @@ typedef struct heti_k_parts {
     heti_k_wrap wrap;
 } heti_k_parts;
 
-#define HETI_K_GAPS 65536 /* ids that may have no token */
+#define HETI_K_GAPS 65536      /* ids that may have no token */
+#define HETI_K_ADDED (1 << 24) /* bytes of added tokens: an int32_t counts a node for each, 3 in NFC */
 
 static het_result heti_k_count_vocab(const heti_k_source *s, heti_k_parts *p) {
     het_json j = p->vocab;
@@ -1475,7 +1476,10 @@ static het_result heti_k_count_added(const heti_k_source *s, heti_k_parts *p) {
         p->added_count++;
         p->added_bytes += length;
     }
-    return heti_k_json(s, &j);
+    HETI_T_TRY(heti_k_json(s, &j));
+    if (p->added_bytes <= HETI_K_ADDED) return HET_OK;
+    return heti_k_bad(s, HET_ERR_LIMIT, p->added.at, "added_tokens have %z bytes of text; the most are %i",
+                      p->added_bytes, HETI_K_ADDED);
 }
 
 static het_result heti_k_read_model(const heti_k_source *s, const het_json *value, het_tokenizer_info *info,
@@ -2657,8 +2661,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     if (d.specials < 0) d.specials = 0;
     if (d.min_count == 0) d.min_count = 2;
     if (d.start_canary != 0 || d.end_canary != 0 || d.min_count < 1 || d.split < HET_SPLIT_DEFAULT ||
-        d.split > HET_SPLIT_WHOLE || d.nfc < HET_DEFAULT
-        || d.nfc > HET_NO || (d.specials > 0 && d.special == NULL))
+        d.split > HET_SPLIT_WHOLE || d.nfc < HET_DEFAULT || d.nfc > HET_NO || (d.specials > 0 && d.special == NULL))
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_tokenizer_train: split, nfc, min_count or special out of range, or desc not cleared");
     memset(&l, 0, sizeof l);
