@@ -723,6 +723,34 @@ static void trained_as_by_hugging_face(void **state)
     free(text);
 }
 
+/* Words that lie side by side in a table with a seed that everybody knows: to look each up goes over all before it. */
+static void words_collide_on_purpose(void **state)
+{
+    enum { WORDS = 120000, LETTERS = 10, SLOTS = 1 << 18 };
+    char *text = support_alloc(WORDS * LETTERS, 1);
+    het_tokenizer_desc desc;
+    het_tokenizer *t = NULL;
+    uint64_t number = 0;
+    clock_t start;
+    int w, i;
+    (void)state;
+    for (w = 0; w < WORDS; w++) {
+        char *word = text + w * LETTERS;
+        do {
+            uint64_t rest = number++;
+            word[0] = ' ';
+            for (i = 1; i < LETTERS; i++, rest /= 26) word[i] = (char)('a' + rest % 26);
+        } while ((het_xxh64(word, LETTERS, 0) & (SLOTS - 1)) > SLOTS / 256);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.vocab = 257;
+    start = clock();
+    EXPECT_OK(het_tokenizer_train(&desc, text, WORDS * LETTERS, &t, NULL));
+    if (clock() - start > 10 * CLOCKS_PER_SEC) fail_msg("%d s to train", (int)((clock() - start) / CLOCKS_PER_SEC));
+    het_tokenizer_free(t);
+    free(text);
+}
+
 /* Counts all pairs anew for every merge, and joins them in every word: what the trainer does with lists and a heap. Words are cut at blanks. */
 static void trained_as_the_slow_way(void **state)
 {
@@ -945,6 +973,7 @@ int main(void)
         cmocka_unit_test(added_tokens_have_a_limit), cmocka_unit_test(templates_have_few_pieces),
         cmocka_unit_test(small_one),              cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(good_files_are_read),
         cmocka_unit_test(damaged_files),          cmocka_unit_test(trained_as_by_hugging_face), cmocka_unit_test(trained_as_the_slow_way),
+        cmocka_unit_test(words_collide_on_purpose),
         cmocka_unit_test(training_corners),       cmocka_unit_test(out_of_memory),           cmocka_unit_test(misuse),
         cmocka_unit_test(corpus),
     };

@@ -906,7 +906,7 @@ static size_t heti_k_slots(size_t count) {
     return slots;
 }
 
-/* Keys come from files that somebody may have made to collide: the seed is a hash of the whole
+/* Keys come from what somebody may have made to collide: the seed is a hash of the whole text or
    file. (The mixing constants are splitmix64's.) */
 static uint64_t heti_k_mix(uint64_t key, uint64_t seed) {
     key = (key ^ seed) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -2124,9 +2124,8 @@ HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, cons
     memset(&d, 0, sizeof d);
     if (desc != NULL) d = *desc;
     if (tokenizer == NULL || (text == NULL && length > 0) || count == NULL || capacity < 0 ||
-        (to == NULL && capacity > 0) || d.start_canary != 0
-        || d.end_canary != 0 || d.wrap < HET_DEFAULT || d.wrap > HET_NO || d.special < HET_DEFAULT ||
-        d.special > HET_NO)
+        (to == NULL && capacity > 0) || d.start_canary != 0 || d.end_canary != 0 || d.wrap < HET_DEFAULT ||
+        d.wrap > HET_NO || d.special < HET_DEFAULT || d.special > HET_NO)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_tokenizer_encode: a pointer is NULL, capacity negative, or desc not cleared");
     HETI_T_TRY(heti_k_encoder_start(&e, tokenizer, text, &d.allocator, error));
@@ -2232,6 +2231,7 @@ HETRAIN_API int32_t het_tokenizer_find(const het_tokenizer *tokenizer, const cha
 typedef struct heti_k_set {
     heti_t_list bytes, entry, slot;   /* entry: heti_k_item; slot: uint32_t index + 1 */
     size_t count, slots;
+    uint64_t seed;                    /* of the table */
 } heti_k_set;
 
 typedef struct heti_k_item { size_t at, length; int64_t count; } heti_k_item;
@@ -2242,7 +2242,7 @@ static heti_k_item *heti_k_items(const heti_k_set *set) {
 
 static size_t heti_k_set_slot(const heti_k_set *set, const void *text, size_t length) {
     const uint32_t *slot = HETI_T_ITEMS(set->slot, const uint32_t);
-    size_t at = HETI_T_CAST(size_t, het_xxh64(text, length, 0)) & (set->slots - 1);
+    size_t at = HETI_T_CAST(size_t, het_xxh64(text, length, set->seed)) & (set->slots - 1);
     for (; slot[at] != 0; at = (at + 1) & (set->slots - 1)) {
         const heti_k_item *item = &heti_k_items(set)[slot[at] - 1];
         if (item->length == length && memcmp(set->bytes.data + item->at, text, length) == 0) break;
@@ -2329,7 +2329,7 @@ static het_result heti_k_count_word(heti_k_encoder *e, const unsigned char *text
 
 static size_t heti_k_learn_slot(const heti_k_learner *l, uint64_t key) {
     const uint32_t *slot = HETI_T_ITEMS(l->slots, const uint32_t);
-    size_t at = HETI_T_CAST(size_t, heti_k_mix(key, 0)) & (l->slot_count - 1);
+    size_t at = HETI_T_CAST(size_t, heti_k_mix(key, l->words.seed)) & (l->slot_count - 1);
     while (slot[at] != 0 && HETI_T_ITEMS(l->pairs, const heti_k_pair)[slot[at] - 1].key != key)
         at = (at + 1) & (l->slot_count - 1);
     return at;
@@ -2355,8 +2355,7 @@ static het_result heti_k_learn_count(heti_k_learner *l, uint32_t at, int64_t cha
     if (*slot == 0) {
         fresh.key = key;
         fresh.count = 0;
-        fresh.first = HETI_K_NONE;
-        fresh.step = HETI_K_NONE;
+        fresh.first = fresh.step = HETI_K_NONE;
         fresh.joined = fresh.unused = 0;
         HETI_T_TRY(heti_t_list_add(&l->pairs, &fresh, sizeof fresh, &l->allocator, l->error));
         *slot = HETI_T_CAST(uint32_t, HETI_T_COUNT(l->pairs, heti_k_pair));
@@ -2665,6 +2664,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_tokenizer_train: split, nfc, min_count or special out of range, or desc not cleared");
     memset(&l, 0, sizeof l);
+    l.words.seed = l.tokens.seed = length > 0 ? het_xxh64(text, length, 0) : 0; /* as heti_k_mix says */
     l.error = error;
     HETI_T_TRY(heti_t_choose(&d.allocator, &l.allocator, error, "het_tokenizer_train"));
     result = heti_k_learn(&l, &d, text, length, tokenizer);
