@@ -75,6 +75,8 @@ static int encode(const settings *s, const het_tokenizer *tokenizer) {
     int status, bytes;
     het_tokenizer_get_info(tokenizer, &info);
     bytes = info.vocab <= 65536 ? 2 : 4;
+    if (s->wrap == 2 && info.prefixes + info.suffixes == 0)
+        return fail(BAD_INPUT, "--wrap yes: the template of %s puts nothing before or behind a text", s->tokenizer);
     if (s->format == 2 && bytes == 4)
         return fail(BAD_INPUT, "--format nanogpt: ids up to %lld, and it has 16 bits; use llmc", (long long)info.vocab - 1);
     memset(&desc, 0, sizeof desc);

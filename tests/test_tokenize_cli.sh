@@ -85,6 +85,7 @@ refuses '--out gpt2.json: is the file of --tokenizer' --tokenizer gpt2.json --te
 refuses '--tokenizer abc.txt: is the file of --text' --tokenizer abc.txt --text abc.txt --train 300
 refuses '--train 12|257' --tokenizer x.json --text "$text" --train 12
 refuses '--format elf|llmc|nanogpt' --tokenizer gpt2.json --text "$text" --out never.bin --format elf
+refuses '--wrap yes|gpt2.json|nothing before or behind' --tokenizer gpt2.json --text "$text" --out never.bin --wrap yes
 refuses '--format nanogpt|65537' --tokenizer wide.json --text abc.txt --out never.bin --format nanogpt
 refuses '--text none.txt|No such file' --tokenizer gpt2.json --text none.txt --out never.bin
 refuses '--tokenizer none.json|No such file' --tokenizer none.json --text abc.txt --out never.bin
