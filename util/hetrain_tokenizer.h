@@ -1163,8 +1163,8 @@ static het_result heti_k_string(const heti_k_source *s, const het_json *value, c
     return heti_k_json(s, &j);
 }
 
-/* The value of the key "type" of the object at *at, which must be one of `words`, separated by |, or
-   may be missing if they begin with |; *which: 0 for the first. */
+/* The value of the key "type" of the object at *at, which must be one of `words`, separated by |.
+   Words that begin with | allow that there is none. *which: 0 for the first. */
 static het_result heti_k_type(const heti_k_source *s, const het_json *at, const char *where, const char *words,
                               int *which) {
     static const char *const heti_k_keys[] = { "type", NULL };
