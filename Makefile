@@ -282,7 +282,7 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(if $(filter test_inside,$*),-O0,$(if $(filter test_%,$*),-O1)) $(C_WARNINGS) -c $< -o $@
 
-$(patsubst %,$(BUILD)/tests/test_%.o,choices curve fuzz launch llmc outer power systems weights): $(wildcard programs/*.h)
+$(patsubst %,$(BUILD)/tests/test_%.o,choices curve far fuzz inside launch llmc outer power systems weights): $(wildcard programs/*.h)
 $(BUILD)/tests/test_scaling.o: tests/bench/scaling.h
 $(BUILD)/tests/test_tcp.o: util/hetrain_tcp.c tests/transport.h
 $(BUILD)/tests/test_fuzz.o: $(wildcard tests/fuzz/*.[ch]) util/hetrain_tcp.c

@@ -23,7 +23,8 @@ static int inside_clock(clockid_t clock, struct timespec *time)
 
 #include "support.h"
 
-#include <unistd.h>
+#include "programs/loader.h"
+#include "sparse.h"
 
 /* ---- random numbers ---- */
 
@@ -437,6 +438,157 @@ static void waits_know_no_wall_clock(void **state)
     if (took > 3 || waits > 2) fail_msg("%d waits of 0.1 s took %.2f s", waits, took);
 }
 
+/* ---- token files beyond 4 GiB ---- */
+
+enum { FAR_LENGTH = 1000, FAR_REACH = 2500 };
+typedef struct far_tokens {
+    het_data_format format;
+    uint32_t magic, version; /* of llm.c's header, 0: there is none */
+    int64_t tokens;
+    uint64_t bytes;          /* of a token */
+    int64_t most;            /* the largest token */
+    uint64_t first;          /* where tokens begin */
+    int file;
+} far_tokens;
+
+static int64_t far_token(const far_tokens *f, int64_t number) { return number * 7919 % f->most + 1; }
+
+/* Tokens [number, number + count), at most 2 FAR_REACH. */
+static void far_write(const far_tokens *f, int64_t number, int64_t count)
+{
+    unsigned char bytes[2 * FAR_REACH * 4];
+    int64_t i;
+    assert_true(count <= 2 * FAR_REACH);
+    for (i = 0; i < count * (int64_t)f->bytes; i++)
+        bytes[i] = (unsigned char)(far_token(f, number + i / (int64_t)f->bytes) >> 8 * (i % (int64_t)f->bytes) & 255);
+    sparse_put(f->file, f->first + (uint64_t)number * f->bytes, bytes, (size_t)count * f->bytes);
+}
+
+static void far_same(const far_tokens *f, const int32_t *token, int64_t number, int64_t count, int line)
+{
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (token[i] != far_token(f, number + i))
+            fail_msg("line %d: token number %.0f is %d, not %d", line, (double)(number + i), token[i], (int)far_token(f, number + i));
+}
+
+/* Around one place: tokens, and the windows that lie there. */
+static void far_place(const far_tokens *f, het_data *data, int64_t place)
+{
+    static int32_t token[2 * FAR_REACH];
+    const int64_t from = heti_max(0, place - FAR_REACH), to = heti_min(f->tokens, place + FAR_REACH);
+    int64_t w;
+    het_error error = { HET_OK, "" };
+    if (to <= from) return;
+    support_expect(het_data_tokens(data, from, to - from, token, &error), HET_OK, error.text, "", "tokens", __LINE__);
+    far_same(f, token, from, to - from, __LINE__);
+    for (w = (from + FAR_LENGTH - 1) / FAR_LENGTH; (w + 1) * FAR_LENGTH < to; w++) {
+        support_expect(heti_data_fill(data, 0, 0, w, 5, &error), HET_OK, error.text, "", "window", __LINE__);
+        far_same(f, data->token, w * FAR_LENGTH, FAR_LENGTH, __LINE__);
+        far_same(f, data->target, w * FAR_LENGTH + 1, FAR_LENGTH, __LINE__);
+    }
+}
+
+/* A sample of the run whose window is one of the last, the last window held out, and a token that is none. */
+static void far_calls(const far_tokens *f, het_data *data)
+{
+    const int64_t bad = f->tokens - 3;
+    unsigned char bytes[4];
+    int32_t token[8];
+    int64_t s = 0, i;
+    het_batch batch;
+    het_error error = { HET_OK, "" };
+    char words[200];
+    while (heti_data_window(data, s) < data->info.windows - data->info.windows / 34) s++;
+    far_write(f, heti_data_window(data, s) * FAR_LENGTH, FAR_LENGTH + 1);
+    support_expect(het_data_batch(data, s, 0, 1, 0, &batch, &error), HET_OK, error.text, "", "batch", __LINE__);
+    far_same(f, batch.token, heti_data_window(data, s) * FAR_LENGTH, FAR_LENGTH, __LINE__);
+    far_same(f, batch.target, heti_data_window(data, s) * FAR_LENGTH + 1, FAR_LENGTH, __LINE__);
+    assert_true(batch.sample_id[0] == s && batch.tokens == FAR_LENGTH);
+    support_expect(het_data_held_out(data, data->info.held_out - 1, &batch, &error), HET_OK, error.text, "", "held out", __LINE__);
+    far_same(f, batch.token, (data->info.windows + data->info.held_out - 1) * FAR_LENGTH, FAR_LENGTH, __LINE__);
+    for (i = 0; i < 4; i++) bytes[i] = (unsigned char)((f->most + 1) >> 8 * i & 255);
+    sparse_put(f->file, f->first + (uint64_t)bad * f->bytes, bytes, f->bytes);
+    snprintf(words, sizeof words, "token %.0f at offset %.0f (token number %.0f)", (double)f->most + 1, (double)(f->first + (uint64_t)bad * f->bytes),
+             (double)bad);
+    EXPECT_OK(het_data_tokens(data, 0, 5, token, NULL)); /* so that the C library reads anew */
+    EXPECT_ERROR(het_data_tokens(data, bad - 2, 5, token, &error), HET_ERR_DATA, error.text, words);
+    far_write(f, bad, 1);
+}
+
+/* All that het_data_open does but the look at every token, which takes seconds. */
+static void far_file(far_tokens *f, const het_reader *reader)
+{
+    const int64_t places[] = { 0, (int64_t)((SPARSE_4_GIB - f->first) / f->bytes), INT64_C(1) << 31, INT64_C(1) << 32, f->tokens };
+    het_data_desc desc;
+    het_data plan, *data;
+    het_error error = { HET_OK, "" };
+    size_t i;
+    memset(&desc, 0, sizeof desc);
+    desc.reader = *reader;
+    desc.format = f->format;
+    desc.vocab = f->most + 1;
+    desc.length = FAR_LENGTH;
+    desc.sequences = desc.slots = desc.granule = 1;
+    desc.held_out = 1e-6f;
+    support_expect(heti_data_settings(&desc, &plan, &error), HET_OK, error.text, "", "settings", __LINE__);
+    support_expect(heti_data_detect(&plan, &error), HET_OK, error.text, "", "detect", __LINE__);
+    support_expect(heti_data_split(&plan, &error), HET_OK, error.text, "", "split", __LINE__);
+    data = heti_data_make(&plan);
+    assert_non_null(data);
+    assert_true(data->info.tokens == f->tokens && data->first == f->first && data->token_bytes == f->bytes);
+    assert_true(data->info.windows + data->info.held_out == (f->tokens - 1) / FAR_LENGTH && data->info.held_out > 0);
+    for (i = 0; i < sizeof places / sizeof places[0]; i++) far_place(f, data, places[i]);
+    far_calls(f, data);
+    assert_int_equal(het_data_tokens(data, f->tokens - 1, 2, data->token, &error), HET_ERR_INVALID);
+    het_data_close(data);
+}
+
+/* Bytes, and tokens of 16 and 32 bits, on both sides of byte 2^32, token 2^31 and token 2^32, by the C library and mapped. llm.c's header counts
+   in an int32. */
+static void token_files_beyond_4_gib(void **state)
+{
+    static const far_tokens cases[] = {
+        { HET_DATA_BYTES, 0, 0, (INT64_C(1) << 32) + (1 << 28), 1, 250, 0, -1 },
+        { HET_DATA_UINT16, 0, 0, (INT64_C(1) << 32) + (1 << 28), 2, 60000, 0, -1 },
+        { HET_DATA_LLMC, 20240520, 1, INT32_MAX, 2, 65000, 1024, -1 },
+        { HET_DATA_AUTO, 20240801, 7, INT32_MAX, 4, 2000000000, 1024, -1 },
+    };
+    size_t c;
+    (void)state;
+    for (c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        far_tokens f = cases[c];
+        const int64_t places[] = { 0, (int64_t)((SPARSE_4_GIB - f.first) / f.bytes), INT64_C(1) << 31, INT64_C(1) << 32, f.tokens };
+        const uint32_t header[3] = { f.magic, f.version, (uint32_t)f.tokens };
+        char path[] = "/tmp/hetrain_far_XXXXXX";
+        const int made = mkstemp(path);
+        het_reader opened, mapped;
+        mapped_file map;
+        size_t i;
+        assert_true(made >= 0);
+        close(made);
+        f.file = sparse_open(path, f.first + (uint64_t)f.tokens * f.bytes);
+        if (f.file < 0) skip();
+        for (i = 0; i < 12 && f.magic != 0; i++) {
+            const unsigned char byte = (unsigned char)(header[i / 4] >> 8 * (i % 4) & 255);
+            sparse_put(f.file, i, &byte, 1);
+        }
+        for (i = 0; i < sizeof places / sizeof places[0]; i++) {
+            const int64_t from = heti_max(0, places[i] - FAR_REACH), to = heti_min(f.tokens, places[i] + FAR_REACH);
+            if (to > from) far_write(&f, from, to - from);
+        }
+        EXPECT_OK(het_reader_open(path, &opened, NULL));
+        mapped = opened;
+        assert_true(mapped_open(&map, path, &mapped));
+        unlink(path);
+        far_file(&f, &opened);
+        far_file(&f, &mapped);
+        mapped_close(&map);
+        het_reader_close(&opened);
+        close(f.file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +606,7 @@ int main(void)
         cmocka_unit_test(large_blocks_ask_for_huge_pages),
         cmocka_unit_test(experts_are_cut_as_parameters),
         cmocka_unit_test(waits_know_no_wall_clock),
+        cmocka_unit_test(token_files_beyond_4_gib),
     };
     return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
 }
