@@ -2,6 +2,8 @@
    (tests/oracle/files.py) with its logits; indexes that are bad in one place; failing memory and files. Directories are in memory here. */
 #include "support.h"
 
+#include <time.h>
+
 #include "hetrain_files.h"
 #include "programs/llmc.h"
 
@@ -373,6 +375,35 @@ static void bad_indexes_are_refused(void **state)
     het_destroy(other);
 }
 
+/* An index of half a million tensors in 10,000 files, which are taken in turn: every line asks which file it is. One file more is refused. */
+static void many_shards(void **state)
+{
+    enum { LINES = 500000, SHARDS = 10000 };
+    het_ctx *ctx = context(HET_LLAMA, 1);
+    char *text = support_alloc((size_t)LINES * 24 + 100, 1), *at = text;
+    folder files;
+    het_folder table = folder_start(&files);
+    clock_t begin;
+    double took;
+    int i, more;
+    (void)state;
+    for (more = 0; more < 2; more++) {
+        at = text + sprintf(text, "{\"weight_map\":{");
+        for (i = 0; i < LINES; i++) at += sprintf(at, "\"%x\":\"%d\",", i, i * 7 % (SHARDS + more));
+        at[-1] = '}';
+        strcpy(at, "}");
+        folder_put(&files, "model.safetensors.index.json", text);
+        begin = clock();
+        if (more) EXPECT_ERROR(het_load_folder(ctx, &table), HET_ERR_FORMAT, het_last_error(ctx), "more than 10000 files");
+        else EXPECT_ERROR(het_load_folder(ctx, &table), HET_ERR_IO, het_last_error(ctx), "0: cannot be opened");
+        took = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (took > 3) fail_msg("an index of %d lines took %.1f s", LINES, took);
+    }
+    free(text);
+    folder_end(&files);
+    het_destroy(ctx);
+}
+
 /* het_load_folder reads model.safetensors where there is one: shards beside an older one would not be seen. */
 static void shards_do_not_hide_behind_one_file(void **state)
 {
@@ -695,6 +726,7 @@ int main(void)
         cmocka_unit_test(settings_as_text),
         cmocka_unit_test(a_directory_of_transformers),
         cmocka_unit_test(bad_indexes_are_refused),
+        cmocka_unit_test(many_shards),
         cmocka_unit_test(shards_do_not_hide_behind_one_file),
         cmocka_unit_test(misuse),
         cmocka_unit_test(weights_of_llmc),

@@ -3423,19 +3423,14 @@ static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents cont
 
 static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from,
                               int other_options, het_error *error) {
-    heti_f_saved f;
     heti_f_part part;
+    const heti_f_saved f = { ctx, error, &part, 1, other_options };
     het_result result;
     if (from == NULL || from->read == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
     memset(&part, 0, sizeof part);
     part.from = *from;
-    f.ctx = ctx;
-    f.error = error;
-    f.part = &part;
-    f.parts = 1;
-    f.other_options = other_options;
     result = heti_f_part_open(ctx, &part, error);
     if (result == HET_OK) result = heti_f_load_tables(&f, contents);
     heti_f_part_close(ctx, &part);
@@ -3511,7 +3506,8 @@ HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model
 
 /* ---- shards in ---- */
 
-typedef struct heti_f_shard_name { char text[256]; } heti_f_shard_name;
+/* next: the names whose hashes go on with 0 and with 1, 0: there is none */
+typedef struct heti_f_shard_name { char text[256]; size_t next[2]; } heti_f_shard_name;
 
 typedef struct heti_f_index {
     const het_folder *folder;
@@ -3519,7 +3515,6 @@ typedef struct heti_f_index {
     heti_f_whole whole;
     heti_t_list names;                /* heti_f_shard_name[] */
     het_allocator allocator;
-    size_t last;                      /* the shard found last: neighbours in the index mostly share one */
 } heti_f_index;
 
 static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length,
@@ -3528,14 +3523,17 @@ static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char
                        HETI_T_CAST(uint64_t, at), name, length, what);
 }
 
-/* The number of the shard called `name`, or how many there are. */
-static size_t heti_f_index_shard(heti_f_index *x, const char *name) {
-    const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
+/* The number of the shard called `name`, or how many there are: then the next one added must be it.
+   The names are a trie over the bits of their hashes. */
+static size_t heti_f_index_shard(const heti_f_index *x, const char *name, size_t length) {
+    heti_f_shard_name *names = HETI_T_ITEMS(x->names, heti_f_shard_name);
     const size_t count = HETI_T_COUNT(x->names, heti_f_shard_name);
-    size_t i;
-    if (x->last < count && strcmp(names[x->last].text, name) == 0) return x->last;
-    for (i = 0; i < count && strcmp(names[i].text, name) != 0; i++) {}
-    if (i < count) x->last = i;
+    uint64_t hash = het_xxh64(name, length, 0);
+    size_t i = 0;
+    for (; i < count && strcmp(names[i].text, name) != 0; hash = hash >> 1 | hash << 63) {
+        size_t *next = &names[i].next[hash & 1];
+        i = *next = *next > 0 ? *next : count;
+    }
     return i;
 }
 
@@ -3552,7 +3550,7 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
     if (!het_folder_is_name(name.text, length))
         return heti_f_index_fail(x, at, name.text, heti_t_shown(length, sizeof name.text),
                                                                          "is no name of a file in this directory");
-    shard = heti_f_index_shard(x, name.text);
+    shard = heti_f_index_shard(x, name.text, length);
     if (!check) {
         if (shard < x->names.used / sizeof name) return HET_OK;
         if (shard == HETI_F_SHARD_LIMIT) return heti_f_index_fail(x, at, name.text, length, "more than 10000 files");
@@ -5189,17 +5187,11 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
     const heti_f_contents contents = which == HETI_F_SAVED_OPTIMIZER ? HETI_F_STATE :
         het_get_desc(ctx)->model.lora_rank > 0 ? HETI_F_FACTORS : HETI_F_WEIGHTS;
     heti_t_list nothing = { NULL, 0, 0 }, *blob = keeps ? &c->blob[which] : &nothing;
-    heti_f_pool pool;
+    heti_f_pool pool = { &c->blob[HETI_F_SAVED_WORK], &c->allocator };
     const het_allocator own = { heti_f_pool_alloc, heti_f_pool_free, &pool };
-    het_writer to;
+    const het_writer to = { heti_f_blob_write, blob, c->name[which] };
     het_result result;
-    pool.block = &c->blob[HETI_F_SAVED_WORK];
     pool.block->used = blob->used = 0;
-    pool.beyond = &c->allocator;
-    memset(&to, 0, sizeof to);
-    to.write = heti_f_blob_write;
-    to.user = blob;
-    to.name = c->name[which];
     result = heti_f_save(ctx, c->call, contents, &own, &to, size, error);
     return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_t_fail(error, result, "%s",
         het_last_error(ctx));
