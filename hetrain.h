@@ -2192,7 +2192,7 @@ typedef struct het_data_info {
     het_data_format format;
     int64_t tokens;                   /* in the file */
     int64_t windows, held_out;        /* windows of T + 1 tokens, T apart; for training and for evaluation */
-    int64_t largest_token;
+    int64_t largest_token;            /* when it was opened; a larger one is refused later: the file has changed */
 } het_data_info;
 
 /* Checks header, size and every token. Threads: any. */
@@ -16498,8 +16498,8 @@ struct het_data {
     size_t size;             /* of the allocation */
     het_data_info info;
     uint64_t first;          /* offset of the first token in the file */
-    size_t token_bytes;
-    size_t raw_size;
+    int64_t limit;           /* tokens are below it: the vocabulary, then what all were below when it was opened */
+    size_t token_bytes, raw_size;
     unsigned char *raw;      /* [slots + 1][raw_size] what was read: a window, or a block while checking */
     int32_t *token, *target; /* [slots + 1][B T] */
     int64_t *sample_id;      /* [slots + 1][B] */
@@ -16513,16 +16513,15 @@ struct het_data {
 /* Checks `count` stored tokens, the file's from `number` on, into `to` where it is given. */
 static het_result heti_data_convert(het_data *data, const unsigned char *from, int64_t number, int64_t count,
                                     int32_t *to, het_error *error) {
-    for (int64_t i = 0; i < count; i++, from += data->token_bytes) {
-        uint32_t token = data->token_bytes == 1 ? *from : data->token_bytes == 2 ? heti_load_u16(from) :
-                 heti_load_u32(from);
-        if (HETI_CAST(int64_t, token) >= data->desc.vocab)
-            return heti_fail(error, HET_ERR_DATA, "%s: token %u at offset %u (token number %d) is not below the "
-                                                  "vocabulary, %d", heti_reader_name(&data->desc.reader),
-                                                  HETI_CAST(uint64_t, token),
-                                                  data->first + HETI_CAST(uint64_t, number + i) * data->token_bytes,
-                                                  number + i, data->desc.vocab);
-        if (HETI_CAST(int64_t, token) > data->info.largest_token) data->info.largest_token = HETI_CAST(int64_t, token);
+    const size_t size = data->token_bytes;
+    for (int64_t i = 0; i < count; i++, from += size) {
+        const int64_t token = size == 1 ? *from : size == 2 ? heti_load_u16(from) : heti_load_u32(from);
+        if (token >= data->limit)
+            return heti_fail(error, HET_ERR_DATA, "%s: token %d at offset %u (token number %d) is not below %d%s",
+                             heti_reader_name(&data->desc.reader), token,
+                             data->first + HETI_CAST(uint64_t, number + i) * size, number + i, data->limit,
+                             data->limit < data->desc.vocab ? ": the file has been changed" : ", the vocabulary");
+        if (token > data->info.largest_token) data->info.largest_token = token;
         if (to != NULL) to[i] = HETI_CAST(int32_t, token);
     }
     return HET_OK;
@@ -16670,6 +16669,7 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
         return heti_fail(error, HET_ERR_INVALID, "het_data_open: format %i is unknown", desc->format);
     *d = *desc;
     HETI_TRY(heti_data_setting(error, "vocab", 256, &d->vocab));
+    plan->limit = d->vocab;
     HETI_TRY(heti_data_setting(error, "length", 128, &d->length));
     HETI_TRY(heti_data_setting(error, "sequences", 4, &d->sequences));
     HETI_TRY(heti_data_setting(error, "slots", 8, &d->slots));
@@ -16697,6 +16697,7 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
     if (desc->granule == 0) data->desc.granule = heti_granule_group(data->sequence_start, data->desc.sequences);
     /* a bad token is found now and not in the middle of a run */
     const het_result result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
+    data->limit = data->info.largest_token + 1;
     if (result == HET_OK) *opened = data;
     else het_data_close(data);
     return result;
@@ -16707,9 +16708,8 @@ HETRAIN_API void het_data_close(het_data *data) {
 }
 
 HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info) {
-    if (!info) return;
-    if (data) *info = data->info;
-    else memset(info, 0, sizeof *info);
+    if (info) memset(info, 0, sizeof *info);
+    if (info && data) *info = data->info;
 }
 
 /* The training window of a sample. Epoch e's permutation has the key Philox(seed, e, "data"). */

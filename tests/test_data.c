@@ -203,6 +203,40 @@ static void reads_that_fail_later(void **state)
     support_buffer_end(&file);
 }
 
+/* A file that has changed since it was opened: a larger token than it had then is refused by every call, and what is known of the file stays. */
+static void files_that_change(void **state)
+{
+    support_buffer file;
+    het_data_desc desc;
+    het_data_info info;
+    het_data *data;
+    het_batch batch;
+    het_error error;
+    int32_t token[20];
+    int i;
+    (void)state;
+    support_buffer_start(&file);
+    for (i = 0; i < 300; i++) put16(&file, (unsigned)(i % 100 + 200));
+    desc = describe(&file, HET_DATA_UINT16);
+    desc.held_out = 0.5f;
+    data = open_data(&desc);
+    for (i = 0; i < 300; i++) file.data[2 * i + 1] = 1; /* 256 and more */
+    EXPECT_ERROR(het_data_tokens(data, 20, 20, token, &error), HET_ERR_DATA, error.text,
+                 "test.bin: |token 476 at offset 40 (token number 20)|is not below 300: |the file has been changed");
+    EXPECT_ERROR(het_data_batch(data, 0, 0, 1, 0, &batch, &error), HET_ERR_DATA, error.text, "is not below 300");
+    EXPECT_ERROR(het_data_held_out(data, 0, &batch, &error), HET_ERR_DATA, error.text, "is not below 300");
+    for (i = 0; i < 300; i++) put16(&file, 60000u);
+    memmove(file.data, file.data + 600, 600);
+    EXPECT_ERROR(het_data_tokens(data, 20, 20, token, &error), HET_ERR_DATA, error.text, "token 60000 at offset 40|is not below 300");
+    het_data_get_info(data, &info);
+    assert_int_equal(info.largest_token, 299);
+    for (i = 0; i < 300; i++) file.data[2 * i] = 43, file.data[2 * i + 1] = 1; /* smaller ones, and the largest again */
+    EXPECT_OK(het_data_tokens(data, 20, 20, token, &error));
+    for (i = 0; i < 20; i++) assert_int_equal(token[i], 299);
+    het_data_close(data);
+    support_buffer_end(&file);
+}
+
 /* ---- windows ---- */
 
 #define WINDOWS 101
@@ -535,6 +569,7 @@ int main(void)
         cmocka_unit_test(formats),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(reads_that_fail_later),
+        cmocka_unit_test(files_that_change),
         cmocka_unit_test(every_window_exactly_once),
         cmocka_unit_test(sampling_has_no_state),
         cmocka_unit_test(slots_keep_their_content),
