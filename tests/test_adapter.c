@@ -566,6 +566,15 @@ static void bad_descriptions(void **state)
         { PLAIN ",\"use_dora\":true}", HET_ERR_UNSUPPORTED, "use_dora" },
         { PLAIN ",\"use_rslora\":true}", HET_ERR_UNSUPPORTED, "use_rslora" },
         { PLAIN ",\"bias\":\"all\"}", HET_ERR_UNSUPPORTED, "bias" },
+        { PLAIN ",\"init_lora_weights\":\"pissa\"}", HET_ERR_UNSUPPORTED, "init_lora_weights is \"pissa\"" }, /* PEFT changes the weights, too */
+        { PLAIN ",\"init_lora_weights\":\"pissa_niter_1600\"}", HET_ERR_UNSUPPORTED, "\"pissa_niter" },
+        { PLAIN ",\"init_lora_weights\":\"corda\"}", HET_ERR_UNSUPPORTED, "\"corda\"" },
+        { PLAIN ",\"init_lora_weights\":\"OLoRA\"}", HET_ERR_UNSUPPORTED, "\"OLoRA\"" },
+        { PLAIN ",\"init_lora_weights\":\"loftq\"}", HET_ERR_UNSUPPORTED, "\"loftq\"" },
+        { PLAIN ",\"init_lora_weights\":\"xyz\"}", HET_ERR_UNSUPPORTED, "\"xyz\"" },
+        { PLAIN ",\"init_lora_weights\":7}", HET_ERR_FORMAT, "true or false" },
+        { PLAIN ",\"kasa_config\":{\"beta\":0.1}}", HET_ERR_UNSUPPORTED, "kasa_config" },
+        { PLAIN ",\"arrow_config\":{\"top_k\":3}}", HET_ERR_UNSUPPORTED, "arrow_config" },
         { PLAIN ",\"modules_to_save\":[\"lm_head\"]}", HET_ERR_UNSUPPORTED, "modules_to_save" },
         { PLAIN ",\"layers_to_transform\":[0,1]}", HET_ERR_UNSUPPORTED, "layers_to_transform" },
         { PLAIN ",\"rank_pattern\":{\"q_proj\":5}}", HET_ERR_UNSUPPORTED, "rank_pattern" },
@@ -575,6 +584,7 @@ static void bad_descriptions(void **state)
         { PLAIN "} x", HET_ERR_FORMAT, "byte" },
         { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"", HET_ERR_FORMAT, "byte" }
     };
+    static const char *const plain_starts[] = { "true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\"", "\"mica\"", "\"lora_ga\"" };
     size_t i;
     (void)state;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -582,6 +592,14 @@ static void bad_descriptions(void **state)
         het_error error;
         EXPECT_ERROR(het_adapter_from_json(cases[i].text, strlen(cases[i].text), &model, NULL, 0, &error), cases[i].code, error.text, cases[i].words);
         assert_memory_equal(&model, &before, sizeof model);
+    }
+    for (i = 0; i < sizeof plain_starts / sizeof plain_starts[0]; i++) { /* how factors began changes nothing but them */
+        het_model_desc model = support_model(HET_LLAMA);
+        het_error error;
+        char text[200];
+        snprintf(text, sizeof text, PLAIN ",\"init_lora_weights\":%s,\"kasa_config\":null}", plain_starts[i]);
+        support_expect(het_adapter_from_json(text, strlen(text), &model, NULL, 0, &error), HET_OK, error.text, "", text, __LINE__);
+        assert_int_equal(model.lora_rank, 4);
     }
 }
 

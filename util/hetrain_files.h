@@ -664,14 +664,8 @@ static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t p
         return heti_t_fail(error, HET_ERR_OOM, "%z bytes for a table of %d tensors: out of memory", block, tensors);
     arena.used = 0;
     heti_f_table_cut(t, &arena, tensors, pairs, text);
-    memset(t->file, 0, sizeof *t->file);
-    t->file->tensors = tensors;
-    t->file->pairs = pairs;
-    t->file->tensor = t->tensor;
-    t->file->by_name = t->by_name;
-    t->file->pair = t->pair;
-    t->file->allocator = *allocator;
-    t->file->block = block;
+    const het_safetensors file = { tensors, pairs, t->tensor, t->by_name, t->pair, 0, 0, *allocator, block };
+    *t->file = file;
     return HET_OK;
 }
 
@@ -2196,9 +2190,8 @@ static het_result heti_f_directory_create(void *user, const char *name, het_writ
         heti_f_stream_free(d, s);
         return HET_ERR_IO;
     }
-    writer->write = heti_f_stream_write;
-    writer->user = s;
-    writer->name = temporary;
+    const het_writer made = { heti_f_stream_write, s, temporary };
+    *writer = made;
     return HET_OK;
 }
 
@@ -2237,11 +2230,9 @@ HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *al
     d->size = size;
     memcpy(d->path, path, length);
     d->path[length] = 0;
-    folder->open = heti_f_directory_open;
-    folder->close = heti_f_directory_close;
-    folder->create = heti_f_directory_create;
-    folder->finish = heti_f_directory_finish;
-    folder->user = d;
+    const het_folder made = { heti_f_directory_open, heti_f_directory_close, heti_f_directory_create,
+                              heti_f_directory_finish, d };
+    *folder = made;
     return HET_OK;
 }
 
@@ -4602,13 +4593,31 @@ static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
 
 /* Keys that are read, by these numbers, and behind them those that must be unset. */
 enum { HETI_F_PEFT_TYPE, HETI_F_PEFT_RANK, HETI_F_PEFT_ALPHA, HETI_F_PEFT_MODULES, HETI_F_PEFT_RANKS,
-      HETI_F_PEFT_ALPHAS, HETI_F_PEFT_BASE };
+      HETI_F_PEFT_ALPHAS, HETI_F_PEFT_BASE, HETI_F_PEFT_START };
 static const char *const heti_f_peft_keys[] = {
     "peft_type", "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "base_model_name_or_path",
-    "bias", "use_rslora", "use_dora", "modules_to_save", "layers_to_transform", "exclude_modules", "layer_replication",
-    "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
-    NULL
+    "init_lora_weights", "bias", "use_rslora", "use_dora", "modules_to_save", "layers_to_transform", "exclude_modules",
+    "layer_replication", "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters",
+    "alora_invocation_tokens", "kasa_config", "arrow_config", NULL
 };
+
+/* How the factors began. Words that are not here (pissa, corda, olora, loftq) mean that a part of the
+   weights went into them, which PEFT takes off the weights each time it loads the factors. */
+static het_result heti_f_peft_start(heti_f_peft *p) {
+    static const char *const heti_f_plain[] = { "gaussian", "eva", "orthogonal", "mica", "lora_ga", NULL };
+    const het_json_kind kind = het_json_peek(&p->json);
+    char word[24];
+    size_t length = 0;
+    int i = 0;
+    if (kind == HET_JSON_NULL) het_json_null(&p->json);
+    else if (kind != HET_JSON_STRING) het_json_boolean(&p->json, &i);
+    else if (het_json_string(&p->json, word, sizeof word, &length))
+        for (; !heti_t_is(word, length, heti_f_plain[i]); i++)
+            if (heti_f_plain[i + 1] == NULL)
+                return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: init_lora_weights is %q: weights change, too",
+                                   heti_f_peft_name, word, heti_t_shown(length, sizeof word));
+    return heti_f_peft_syntax(p);
+}
 
 static het_result heti_f_peft_value(heti_f_peft *p, int key) {
     char text[16];
@@ -4628,6 +4637,7 @@ static het_result heti_f_peft_value(heti_f_peft *p, int key) {
         if (p->base == NULL || het_json_peek(&p->json) != HET_JSON_STRING) het_json_skip(&p->json);
         else het_json_string(&p->json, p->base, p->capacity, &size);
         break;
+    case HETI_F_PEFT_START: return heti_f_peft_start(p);
     default: return heti_f_peft_unset(p, heti_f_peft_keys[key]);
     }
     return heti_f_peft_syntax(p);
@@ -5999,7 +6009,6 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
                                      het_error *error) {
     int64_t i;
     memset(p, 0, sizeof *p);
-    memset(reader, 0, sizeof *reader);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
     if (i == saved->files) return heti_t_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
     p->saved = saved;
@@ -6009,10 +6018,8 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
     p->block = HETI_T_CAST(char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
     if (p->block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
-    reader->read = heti_f_proven_read;
-    reader->user = p;
-    reader->size = p->file->size;
-    reader->name = p->path.text;
+    const het_reader from = { heti_f_proven_read, p, p->file->size, p->path.text };
+    *reader = from;
     if (heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error) == HET_OK) return HET_OK;
     saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
     return error != NULL ? error->code : HET_ERR_IO;
