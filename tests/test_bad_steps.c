@@ -156,10 +156,26 @@ static void a_resumed_run_skips_the_same_steps(void **state)
     support_run_end(&run);
 }
 
+/* Where "step":"1" stands in a state, which gets as many bytes more as 9223372036854775807 has. */
+static unsigned char *longer_step(support_buffer *state)
+{
+    unsigned char *at;
+    uint64_t header = 0;
+    int i;
+    support_buffer_append(state, "0123456789abcdefgh", 18);
+    for (at = state->data; memcmp(at, "\"step\":\"1\"", 10) != 0; at++) {}
+    memmove(at + 28, at + 10, (size_t)(state->data + state->size - 18 - (at + 10)));
+    for (i = 7; i >= 0; i--) header = header << 8 | state->data[i];
+    for (header += 18, i = 0; i < 8; i++) state->data[i] = (unsigned char)(header >> 8 * i);
+    return at + 1;
+}
+
 /* What is loaded must be what a run can have left. */
 static void recent_steps_are_checked(void **state)
 {
-    static const char *const bad[] = { "recent\":\"G", "recent\":\"7ff8" }; /* no digit; not a number */
+    /* no digit; not a number; infinite; a negative norm; more steps than can be counted on */
+    static const char *const bad[] = { "recent\":\"G", "recent\":\"7ff8", "recent\":\"7ff0000000000000", "recent\":\"3ff0000000000000bff0",
+                                       "step\":\"9223372036854775807\"" };
     support_run run;
     support_buffer saved;
     het_writer to;
@@ -178,9 +194,11 @@ static void recent_steps_are_checked(void **state)
         to = support_writer(&saved);
         EXPECT_OK(het_save_state(ctx, &to));
         for (at = saved.data; memcmp(at, "recent\":\"", 9) != 0; at++) {}
+        if (i == 4) at = longer_step(&saved);
         memcpy(at, bad[i], strlen(bad[i]));
         from = support_reader(&saved);
-        EXPECT_ERROR(het_load_state(ctx, &from), i == 0 ? HET_ERR_FORMAT : HET_ERR_INVALID, het_last_error(ctx), "recent");
+        EXPECT_ERROR(het_load_state(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), i == 4 ? "step is" : "recent");
+        assert_int_equal(het_get_status(ctx), 0); /* nothing was changed */
         support_buffer_end(&saved);
     }
     assert_true(het_parameter_count(ctx) <= 64);

@@ -3363,20 +3363,22 @@ static het_result heti_f_state_recent(const heti_f_saved *f, het_loss_history *r
     memset(recent, 0, sizeof *recent);
     count = strlen(text) / 16;
     if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_LOSS_HISTORY) {
-        for (i = 0; i < count && heti_f_bits_of(text + 16 * i, &bits); i++)
+        for (i = 0; i < count && heti_f_bits_of(text + 16 * i, &bits); i++) {
+            if ((bits >> 52 & 2047u) == 2047 || (i % 2 != 0 && bits >> 63 != 0)) break; /* inf, nan; a norm below 0 */
             memcpy(i % 2 == 0 ? &recent->loss[i / 2] : &recent->norm[i / 2], &bits, sizeof bits);
+        }
         recent->count = HETI_T_CAST(int64_t, count / 2);
         if (i == count) return HET_OK;
     }
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not the bits of up to %d numbers",
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not up to %d finite numbers",
                        heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_LOSS_HISTORY));
 }
 
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
     const char *value;
     HETI_T_TRY(heti_f_state_value(f, "step", &value));
-    if (heti_f_decimal(value, "", step) && *step >= 0) return HET_OK;
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer that is not negative",
+    if (heti_f_decimal(value, "", step) && *step >= 0 && *step <= INT64_MAX / 2) return HET_OK;
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer from 0 to 2^62 - 1",
                        heti_f_reader_name(&f->part[0].from), value, strlen(value));
 }
 
@@ -5670,7 +5672,6 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     char *text;
     size_t size;
     int number, old = 0;
-    s->latest = -1;
     HETI_F_DISK(s->disk, number, s->disk->open(s->disk->user, self.text, 0, &file));
     if (number == 0) {
         (void)s->disk->close(s->disk->user, file);
@@ -5942,18 +5943,14 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
 
 HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator,
                                            het_saved **saved, het_error *error) {
-    heti_f_seeker s;
     het_allocator own;
+    heti_f_seeker s = { disk, &own, directory, { NULL, 0, 0 }, { NULL, 0, 0 }, HET_OK, NULL, -1 };
     het_result result;
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
     HETI_T_TRY(heti_f_path_check(directory, "het_checkpoint_find", error));
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_checkpoint_find"));
-    memset(&s, 0, sizeof s);
-    s.disk = disk;
-    s.allocator = &own;
-    s.directory = directory;
     s.block = HETI_T_CAST(char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
     if (s.block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
