@@ -1201,6 +1201,75 @@ static void files_have_a_tensor_an_expert(void **state)
     support_run_end(&m.run);
 }
 
+/* A layer of 512 experts: each of their tensors costs its own bytes, not those of all. */
+static void many_experts_are_read_once(void **state)
+{
+    het_model_desc model = support_model(HET_QWEN3);
+    het_safetensor *list;
+    het_safetensors *file = NULL;
+    het_experts experts;
+    support_buffer weights;
+    het_tensor_info *info;
+    het_unit units[4];
+    het_desc desc;
+    het_error error = { HET_OK, "" };
+    het_writer to;
+    het_reader from;
+    het_ctx *ctx;
+    clock_t begin;
+    double took;
+    int64_t i, tensors;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&experts, 0, sizeof experts);
+    model.layers = 1;
+    desc.model = model;
+    desc.limits.max_tokens = 8;
+    desc.inference = HET_YES;
+    experts.experts = 512;
+    experts.width = 96;
+    EXPECT_ERROR(het_experts_units(&desc, &experts, units, 4, &error), HET_OK, error.text, "");
+    ctx = support_create(&desc);
+    tensors = het_tensor_count(ctx);
+    list = support_alloc((size_t)tensors, sizeof *list);
+    info = support_alloc((size_t)tensors, sizeof *info);
+    for (i = 0; i < tensors; i++) {
+        EXPECT_OK(het_tensor_get_info(ctx, i, &info[i]));
+        list[i].name = info[i].name;
+        list[i].name_length = strlen(info[i].name);
+        list[i].element = HET_ELEMENT_F32;
+        list[i].rank = info[i].rank;
+        memcpy(list[i].shape, info[i].shape, sizeof info[i].shape);
+    }
+    support_buffer_start(&weights);
+    to = support_writer(&weights);
+    EXPECT_OK(het_safetensors_make(list, tensors, NULL, 0, NULL, &file, NULL));
+    EXPECT_OK(het_safetensors_write(file, &to, NULL));
+    for (i = 0; i < tensors; i++) {
+        const het_tensor_info *own = &info[file->tensor[i].number];
+        float *values = support_floats(own->count, 1.0, (uint64_t)file->tensor[i].number);
+        EXPECT_OK(het_safetensors_put(&to, HET_ELEMENT_F32, values, own->count, NULL));
+        free(values);
+    }
+    from = support_reader(&weights);
+    begin = clock();
+    support_expect(het_load_weights(ctx, &from), HET_OK, het_last_error(ctx), "", "het_load_weights", __LINE__);
+    took = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    if (took > 0.5) fail_msg("%.1f MB took %.2f s", (double)weights.size / 1e6, took);
+    for (i = 0; i < tensors; i += 97) {
+        float *values = support_floats(info[i].count, 1.0, (uint64_t)i), *now = support_floats(info[i].count, 0, 1);
+        EXPECT_OK(het_tensor_read(ctx, i, HET_WEIGHT, now));
+        assert_memory_equal(now, values, (size_t)info[i].count * sizeof *now);
+        free(values);
+        free(now);
+    }
+    het_safetensors_free(file);
+    support_buffer_end(&weights);
+    het_destroy(ctx);
+    free(list);
+    free(info);
+}
+
 /* ---- transformers ---- */
 
 /* Loss and norms of gradients against those of transformers' Qwen3-MoE in float64, read from the same files by tests/oracle/experts.py (torch
@@ -1399,7 +1468,8 @@ int main(void)
         cmocka_unit_test(traffic_is_what_was_chosen),
         cmocka_unit_test(nodes_do_not_show),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
-        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(more_tensors_than_files_usually_have),
+        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(many_experts_are_read_once),
+        cmocka_unit_test(more_tensors_than_files_usually_have),
         cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

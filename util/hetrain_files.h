@@ -2576,7 +2576,8 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
 }
 
 /* The tensor from the context into `values` as the file has it or, write 1, from there into the
-   context; scratch: heti_f_stored_largest floats. */
+   context; scratch: heti_f_stored_largest floats. write 2: the tensors of a stack come one behind the
+   other with the same scratch, and the last takes them all there. */
 static het_result heti_f_stored_pass(het_ctx *ctx, const heti_f_stored *s, int write, het_array what, float *values,
                                      float *scratch) {
     if (heti_f_is_plain(s))
@@ -2584,11 +2585,12 @@ static het_result heti_f_stored_pass(het_ctx *ctx, const heti_f_stored *s, int w
                      : het_parameter_read(ctx, s->part[0], what, values);
     if (s->diagonal && !write) HETI_T_CLEAR(values, s->count);
     for (int i = 0; i < s->parts; i++) {
-        if (!write || s->stack > 0) HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
+        if (!write || (write == 1 && s->stack > 0)) HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
         if (s->stack == 0) heti_f_stored_move(s, i, scratch, values, !write);
         else if (write) HETI_T_COPY(scratch + s->first, values, s->count);
         else HETI_T_COPY(values, scratch + s->first, s->count);
-        if (write) HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
+        if (write == 1 || (write == 2 && s->first + s->count >= s->stack * s->count))
+            HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
     }
     return HET_OK;
 }
@@ -3269,7 +3271,7 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
         if (result == HET_OK && contents == HETI_F_WEIGHTS)
             base = het_xxh64(all->values, HETI_T_CAST(size_t, s->count) * sizeof *all->values,
                              het_xxh64(s->name, strlen(s->name), base));
-        if (result == HET_OK) result = heti_f_stored_pass(f->ctx, s, 1, s->what, all->values, all->values + s->count);
+        if (result == HET_OK) result = heti_f_stored_pass(f->ctx, s, 2, s->what, all->values, all->values + s->count);
     }
     if (result == HET_OK && contents == HETI_F_WEIGHTS) het_set_base(f->ctx, base);
     return result == HET_OK ? HET_OK : heti_f_torn(f->ctx, result, contents, f->error);
