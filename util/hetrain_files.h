@@ -334,7 +334,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_to_json(const het_model_de
                                                               size_t capacity, size_t *length);
 /* F32, F16 and BF16 tensors. Nothing is changed unless the whole file fits the context's model, and
    its metadata base_fingerprint, if it has one, the context's weights (HET_ERR_INVALID;
-   het_set_base(ctx, 0) before allows any). Threads: owner. */
+   het_set_base(ctx, 0) before allows any); if it cannot be read once more then, the error says that
+   factors are partly overwritten. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error);
 /* In f32. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error);
@@ -934,7 +935,7 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
 
 HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most, const het_allocator *allocator,
                                             het_safetensors **file, het_error *error) {
-    heti_f_header h;
+    heti_f_header h = { from, error, NULL, 0, 0, 0, 0 };
     het_allocator own;
     unsigned char bytes[8];
     uint64_t size;
@@ -943,9 +944,6 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_safetensors_read"));
-    memset(&h, 0, sizeof h);
-    h.from = from;
-    h.error = error;
     if (from->size < 8)
         return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file",
                            heti_f_reader_name(from), from->size);
@@ -3254,7 +3252,7 @@ static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_cont
     text = error->text[0] != 0 ? error->text : het_last_error(ctx);
     heti_f_copy(why, sizeof why, text, strlen(text));
     return heti_t_fail(error, result, "%s; %s are partly overwritten, load them again", why,
-                       contents == HETI_F_WEIGHTS ? "weights" : "states");
+                       contents == HETI_F_WEIGHTS ? "weights" : contents == HETI_F_STATE ? "states" : "factors");
 }
 
 /* The file fits: from here on only reading can fail, and then the context says that it is torn.
@@ -4765,8 +4763,8 @@ typedef struct heti_f_adapter {
     het_ctx *ctx;
     const het_reader *from;
     const het_safetensors *file;
-    heti_f_inventory all;             /* A and B of each module in turn */
     het_error *error;
+    heti_f_inventory all;             /* A and B of each module in turn */
 } heti_f_adapter;
 
 /* The file's tensors of a module s, and their rank R: that of the factors, or with three pairs
@@ -4857,7 +4855,10 @@ static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
 
 static het_result heti_f_adapter_read(const heti_f_adapter *x) {
     for (int write = 0; write < 2; write++) {
-        for (size_t i = 0; i < x->all.count; i += 2) HETI_T_TRY(heti_f_module_load(x, &x->all.stored[i], write));
+        for (size_t i = 0; i < x->all.count; i += 2) {
+            const het_result result = heti_f_module_load(x, &x->all.stored[i], write);
+            if (result != HET_OK) return write ? heti_f_torn(x->ctx, result, HETI_F_FACTORS, x->error) : result;
+        }
         if (x->file->tensors != HETI_T_CAST(int64_t, x->all.count)) return heti_f_adapter_strange(x);
     }
     return HET_OK;
@@ -4866,15 +4867,12 @@ static het_result heti_f_adapter_read(const heti_f_adapter *x) {
 /* any_base: whatever weights the factors were trained on. */
 static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const het_reader *from, int any_base,
                                       het_error *error) {
-    heti_f_adapter x;
+    heti_f_adapter x = { ctx, from, NULL, error, { NULL, NULL, 0, 0, NULL, 0 } };
     het_safetensors *file = NULL;
     het_result result;
     if (from == NULL || from->read == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader is NULL", function);
     HETI_T_TRY(heti_f_adapter_check(ctx, function, error));
-    x.ctx = ctx;
-    x.from = from;
-    x.error = error;
     result = heti_f_inventory_open(ctx, HETI_F_FACTORS, heti_f_own(ctx), &x.all, error);
     if (result == HET_OK) result = het_safetensors_read(from, HETI_F_MODEL_TENSORS, x.all.allocator, &file, error);
     x.file = file;
