@@ -251,6 +251,31 @@ static void null_means_as_many_heads(void **state)
         }
 }
 
+/* What a window of null says, as transformers reads it: there is none, whatever else is said of it. An absent one is 4096. */
+static void windows_of_null(void **state)
+{
+    static const struct { const char *keys; int64_t window; } cases[] = {
+        { "\"use_sliding_window\": true, \"sliding_window\": null, \"max_window_layers\": 0", 0 },
+        { "\"use_sliding_window\": true, \"sliding_window\": null, \"max_window_layers\": 1", 0 },
+        { "\"use_sliding_window\": false, \"sliding_window\": null", 0 },
+        { "\"use_sliding_window\": true, \"max_window_layers\": 0", 4096 },
+        { "\"use_sliding_window\": null, \"sliding_window\": 9, \"max_window_layers\": 0", 0 },
+        { "\"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 0", 9 },
+        { "\"use_sliding_window\": true, \"sliding_window\": 9, \"layer_types\": [\"sliding_attention\", \"sliding_attention\"]", 9 },
+    };
+    char text[600];
+    het_model_desc model;
+    het_error error;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"hidden_size\": 512, \"num_attention_heads\": 32, "
+                 "\"intermediate_size\": 64, \"max_position_embeddings\": 16, \"vocab_size\": 61, %s}", cases[i].keys);
+        support_expect(het_model_from_json(text, strlen(text), &model, &error), HET_OK, error.text, "", text, __LINE__);
+        if (model.window != cases[i].window) fail_msg("%s: a window of %d", cases[i].keys, (int)model.window);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +283,7 @@ int main(void)
         cmocka_unit_test(sizes_and_shapes),
         cmocka_unit_test(kept_keys),
         cmocka_unit_test(null_means_as_many_heads),
+        cmocka_unit_test(windows_of_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1551,7 +1551,8 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
 static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k) {
     int64_t *said = &c->said[k->special];
     int truth = 0;
-    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
+    if (het_json_peek(&c->json) == HET_JSON_NULL && het_json_null(&c->json))
+        *said = k->special == HETI_F_WINDOW ? 0 : *said; /* none, where an absent one is transformers' default */
     else if (k->kind == HET_JSON_NUMBER && het_json_integer(&c->json, said) && *said < 0)
         het_json_fail(&c->json, "a number that is not negative was expected");
     else if (k->kind == HET_JSON_BOOL && het_json_boolean(&c->json, &truth)) *said = truth;
