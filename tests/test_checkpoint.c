@@ -425,8 +425,10 @@ static void round_trip(void **state) {
     other = support_create(&run.desc);
     saved = find(d, "run/step-00000003");
     {
+        const uint64_t hash = support_hash(other);
         het_error error = { HET_OK, "" };
         EXPECT_ERROR(het_checkpoint_load(saved, other, HET_DEFAULT, &error), HET_ERR_INVALID, error.text, "learning_rate|file|context");
+        assert_true(support_hash(other) == hash && het_get_status(other) == 0); /* the weights are not loaded either */
     }
     EXPECT_OK(het_checkpoint_load(saved, other, HET_YES, NULL));
     assert_int_equal(het_get_step(other), 3);

@@ -473,7 +473,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_file(const het_saved *s
    more as it is read. Training goes on bit for bit: options of the context that decide what is
    trained must be what they were when it was saved, or HET_ERR_INVALID names one, its value then
    and now, and so must the weights that factors lie on; other_options HET_YES (default: no) takes
-   them as they are. With several processes all make this call. Threads: owner. */
+   them as they are. Nothing is changed unless both files fit. With several processes all make this
+   call. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
                                                               het_choice other_options, het_error *error);
 
@@ -3088,8 +3089,10 @@ typedef struct heti_f_saved {
     het_error *error;
     heti_f_part *part;
     size_t parts;
-    int other_options;                /* 1: a state of other options may be loaded */
+    int how;                          /* HETI_F_LOAD_ bits */
 } heti_f_saved;
+/* A state of other options may be loaded; it is only looked at whether the file fits. */
+enum { HETI_F_LOAD_ANY = 1, HETI_F_LOAD_LOOK = 2 };
 
 typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *tensor; } heti_f_located;
 
@@ -3304,7 +3307,7 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
         return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, "
                                                           "this build reads " HETI_F_STATE_VERSION,
                                                           heti_f_reader_name(&f->part[0].from), value, strlen(value));
-    if (f->other_options) return HET_OK;
+    if ((f->how & HETI_F_LOAD_ANY) != 0) return HET_OK;
     result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
         const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
@@ -3395,6 +3398,7 @@ static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents conten
         HETI_T_TRY(heti_f_state_exponents(f, exponents));
     }
     HETI_T_TRY(heti_f_check(f, all, contents));
+    if ((f->how & HETI_F_LOAD_LOOK) != 0) return HET_OK;
     HETI_T_TRY(heti_f_load_all(f, all, contents));
     return het_restore_end(f->ctx, HETI_T_CAST(int32_t, contents), step, exponents, contents == HETI_F_STATE ? &recent :
                            NULL);
@@ -3416,9 +3420,9 @@ static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents cont
 }
 
 static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from,
-                              int other_options, het_error *error) {
+                              int how, het_error *error) {
     heti_f_part part;
-    const heti_f_saved f = { ctx, error, &part, 1, other_options };
+    const heti_f_saved f = { ctx, error, &part, 1, how };
     het_result result;
     if (from == NULL || from->read == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
@@ -4854,8 +4858,8 @@ static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
     return HET_OK;
 }
 
-static het_result heti_f_adapter_read(const heti_f_adapter *x) {
-    for (int write = 0; write < 2; write++) {
+static het_result heti_f_adapter_read(const heti_f_adapter *x, int passes) {
+    for (int write = 0; write < passes; write++) {
         for (size_t i = 0; i < x->all.count; i += 2) {
             const het_result result = heti_f_module_load(x, &x->all.stored[i], write);
             if (result != HET_OK) return write ? heti_f_torn(x->ctx, result, HETI_F_FACTORS, x->error) : result;
@@ -4865,8 +4869,8 @@ static het_result heti_f_adapter_read(const heti_f_adapter *x) {
     return HET_OK;
 }
 
-/* any_base: whatever weights the factors were trained on. */
-static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const het_reader *from, int any_base,
+/* HETI_F_LOAD_ANY: whatever weights the factors were trained on. */
+static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const het_reader *from, int how,
                                       het_error *error) {
     heti_f_adapter x = { ctx, from, NULL, error, { NULL, NULL, 0, 0, NULL, 0 } };
     het_safetensors *file = NULL;
@@ -4877,8 +4881,8 @@ static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const 
     result = heti_f_inventory_open(ctx, HETI_F_FACTORS, heti_f_own(ctx), &x.all, error);
     if (result == HET_OK) result = het_safetensors_read(from, HETI_F_MODEL_TENSORS, x.all.allocator, &file, error);
     x.file = file;
-    if (result == HET_OK && !any_base) result = heti_f_adapter_known(&x);
-    if (result == HET_OK) result = heti_f_adapter_read(&x);
+    if (result == HET_OK && (how & HETI_F_LOAD_ANY) == 0) result = heti_f_adapter_known(&x);
+    if (result == HET_OK) result = heti_f_adapter_read(&x, (how & HETI_F_LOAD_LOOK) == 0 ? 2 : 1);
     het_safetensors_free(file);
     heti_f_inventory_close(&x.all);
     return result;
@@ -5530,7 +5534,7 @@ static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_
 
 /* Of the names of a directory, one that `keep` does not spare: a step aside, a later one, or the
    oldest of too many. */
-typedef struct heti_f_prune { int64_t step, oldest, count, keep; heti_f_step_name found; } heti_f_prune;
+typedef struct heti_f_prune { int64_t step, oldest, count; heti_f_step_name found; } heti_f_prune;
 static int heti_f_prune_name(void *list, const char *name) {
     heti_f_prune *p = HETI_T_CAST(heti_f_prune *, list);
     int old = 0;
@@ -5547,10 +5551,8 @@ static int heti_f_prune_name(void *list, const char *name) {
 
 static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
     for (;;) {
-        heti_f_prune p;
+        heti_f_prune p = { c->step, -1, 0, { "" } };
         int number;
-        memset(&p, 0, sizeof p);
-        p.step = c->step;
         HETI_F_DISK(&c->disk, number, (p.count = 0, p.oldest = -1, c->disk.list(c->disk.user, c->directory,
             heti_f_prune_name, &p)));
         if (number != 0 && number != -1) return heti_f_disk_fail(&c->disk, "list", c->directory, number, error);
@@ -5568,7 +5570,7 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
     const heti_f_path saving = heti_f_path_of(c->directory, "saving.tmp"),
                       target = heti_f_path_of(c->directory, name.text),
                       old = heti_f_path_of(c->directory, aside.text);
-    heti_t_list marker;
+    const heti_t_list marker = { name.text, strlen(name.text), strlen(name.text) };
     int number;
     HETI_T_TRY(heti_f_disk_clear(d, saving.text, error));
     HETI_F_DISK_TRY(d, d->make_directory(d->user, saving.text), "make", saving.text, error);
@@ -5581,8 +5583,6 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
         HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, error));
     }
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
-    marker.data = name.text;
-    marker.used = marker.size = strlen(name.text);
     HETI_T_TRY(heti_f_write_beside(c, "latest", &marker, error));
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
     return heti_f_prune_all(c, error);
@@ -6047,7 +6047,7 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
 }
 
 /* One of the two files that make a context. */
-static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int other_options,
+static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int how,
                                     het_error *error) {
     const int adapter = contents == HETI_F_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0;
     const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] : adapter ?
@@ -6057,8 +6057,8 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     het_error own = { HET_OK, "" };
     het_result result;
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
-    result = adapter ? heti_f_adapter_load(ctx, "het_checkpoint_load", &reader, other_options, &own)
-                     : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
+    result = adapter ? heti_f_adapter_load(ctx, "het_checkpoint_load", &reader, how, &own)
+                     : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
     if (p.error.text[0] != 0) own = p.error;
     heti_f_proven_close(&p);
     return heti_f_told(ctx, result, &own, error);
@@ -6066,12 +6066,15 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
 
 HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options,
                                            het_error *error) {
+    const int how = other_options == HET_YES ? HETI_F_LOAD_ANY : 0;
     if (saved == NULL || ctx == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
-    HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, other_options == HET_YES, error));
-    HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
+    for (int look = HETI_F_LOAD_LOOK; look >= 0; look -= HETI_F_LOAD_LOOK) {
+        HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, how | look, error));
+        HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, how | look, error));
+    }
     if (het_get_step(ctx) == saved->step) return HET_OK;
     return heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d",
                        saved->path, saved->step, het_get_step(ctx));
