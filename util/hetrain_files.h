@@ -271,9 +271,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_config(const het_model_de
                                                               const char *base, size_t base_length, char *text,
                                                               size_t capacity, size_t *length);
 /* The tokens that end a text: eos_token_id, a number or a list, of a generation_config.json or
-   config.json. *count: how many differ and are in [0, vocab), of which the first `capacity` are in
-   id; ids beyond the vocabulary are never drawn. HET_ERR_FORMAT: no JSON object, the key twice, or
-   what is no id. Threads: any. */
+   config.json. *count: how many differ and are in [0, vocab), all of them in id; above capacity:
+   there are more, and id has the first. Ids beyond the vocabulary are never drawn. HET_ERR_FORMAT:
+   no JSON object, the key twice, or what is no id. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_ends_from_json(const char *text, size_t length, int64_t vocab,
                                                              int32_t *id, int64_t capacity, int64_t *count,
                                                              het_error *error);
@@ -2576,8 +2576,8 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
 }
 
 /* The tensor from the context into `values` as the file has it or, write 1, from there into the
-   context; scratch: heti_f_stored_largest floats. write 2: the tensors of a stack come one behind the
-   other with the same scratch, and the last takes them all there. */
+   context; scratch: heti_f_stored_largest floats. write 2: the tensors of a stack come one behind
+   the other with the same scratch, and the last takes them all there. */
 static het_result heti_f_stored_pass(het_ctx *ctx, const heti_f_stored *s, int write, het_array what, float *values,
                                      float *scratch) {
     if (heti_f_is_plain(s))
@@ -4608,8 +4608,8 @@ static const char *const heti_f_peft_keys[] = {
     "alora_invocation_tokens", "kasa_config", "arrow_config", NULL
 };
 
-/* How the factors began. Words that are not here (pissa, corda, olora, loftq) mean that a part of the
-   weights went into them, which PEFT takes off the weights each time it loads the factors. */
+/* How the factors began. Words that are not here (pissa, corda, olora, loftq) mean that a part of
+   the weights went into them, which PEFT takes off the weights each time it loads the factors. */
 static het_result heti_f_peft_start(heti_f_peft *p) {
     static const char *const heti_f_plain[] = { "gaussian", "eva", "orthogonal", "mica", "lora_ga", NULL };
     const het_json_kind kind = het_json_peek(&p->json);
