@@ -7728,10 +7728,10 @@ static int64_t heti_play_awaited(const heti_lists *l, const het_action *a) {
 /* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait. */
 static int heti_play_update(heti_lists *l, int64_t rank, const het_action *a) {
     int32_t kind;
+    heti_listed_update *u = heti_lists_update(l, a);
     if (heti_update_wants(l, a->stage, heti_play_awaited(l, a), &kind) != NULL) return 0;
-    heti_lists_update(l, a)->came[a->kind]++;
-    for (int64_t r = 0; r < l->plan->ranks; r++)
-        if (r != rank) heti_player_wake(&l->player, r);
+    const int last = ++u->came[a->kind] == u->lists[a->kind]; /* what others wait for */
+    for (int64_t r = 0; r < l->plan->ranks && last; r++) if (r != rank) heti_player_wake(&l->player, r);
     return 1;
 }
 
