@@ -2578,6 +2578,11 @@ HETI_UNUSED static int heti_add(size_t a, size_t b, size_t *sum) {
 /* Sizes in elements are int64_t; only bytes are size_t. */
 HETI_UNUSED static int64_t heti_min(int64_t a, int64_t b) { return a < b ? a : b; }
 HETI_UNUSED static int64_t heti_max(int64_t a, int64_t b) { return a > b ? a : b; }
+/* The last of places first .. end - 1 that begins at or before `at`; first, where none does. */
+static int64_t heti_last_start(const int64_t *start, int64_t first, int64_t end, int64_t at) {
+    while (end - first > 1) *(start[(first + end) / 2] <= at ? &first : &end) = (first + end) / 2;
+    return first;
+}
 HETI_UNUSED static int64_t heti_abs(int64_t a) { return a < 0 ? -a : a; }
 HETI_UNUSED static size_t heti_max_size(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -5711,14 +5716,9 @@ static void heti_group_of(const het_team *t, int64_t member, int64_t *first, int
    keys by sixteens, and what they multiply by 0 must be numbers. */
 static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
     const int64_t *start = c->view->host_sequence_start, window = c->unit->model->window;
-    int64_t low = 0, high = c->view->sequences; /* the last sequence that begins at or before the row */
     if (row >= c->view->tokens) return row;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (start[middle] <= row) low = middle;
-        else high = middle;
-    }
-    return start[low] + (window > 0 ? heti_max(0, row - window + 1 - start[low]) / 16 * 16 : 0);
+    const int64_t first = start[heti_last_start(start, 0, c->view->sequences, row)];
+    return first + (window > 0 ? heti_max(0, row - window + 1 - first) / 16 * 16 : 0);
 }
 
 /* Columns of a tensor `width` wide that a member's heads have. */
@@ -7993,7 +7993,8 @@ static int heti_lists_owns(const heti_lists *l, int64_t rank, const heti_listed_
 static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_t *i) {
     const het_stage *stage = &l->plan->stage[heti_stage_at(l->plan, a)];
     const int64_t start = l->unit_start[stage->unit_begin];
-    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
+    int64_t u = heti_last_start(l->unit_start, stage->unit_begin, stage->unit_end, start + *i);
+    for (; u < stage->unit_end; u++) {
         const int loss = u + 1 == l->plan->units || (l->plan->cut && l->plan->cut[u] == HET_CUT_BEHIND);
         if (start + *i >= l->unit_start[u + 1]) continue;
         if (a->kind == (loss ? HET_ACTION_W : HET_ACTION_I)) *i = l->unit_start[u + 1] - start;
@@ -8018,10 +8019,11 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
     }
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *a = &s->action[i];
-        for (int64_t k = 0, b; a->kind <= HET_ACTION_W && (b = heti_stage_block(l, a, &k)) >= 0;) {
+        const int makes = heti_makes_gradients(a), looks = makes || (a->kind <= HET_ACTION_W && a->version > 0);
+        for (int64_t k = 0, b; looks && (b = heti_stage_block(l, a, &k)) >= 0;) {
             heti_listed_update *update = &l->update[b * l->updates];
-            if (heti_makes_gradients(a)) update[a->version].behind = i - s->start[rank] + 1;
-            else if (a->version > 0) update[a->version - 1].used = 1;
+            if (makes) update[a->version].behind = i - s->start[rank] + 1;
+            else update[a->version - 1].used = 1;
         }
     }
 }
@@ -8171,7 +8173,7 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
     heti_updates_start(l, rank);
     for (int64_t i = 0; i < count; i++) {
         const het_action *a = &list[i];
-        for (int64_t k = 0, b; a->kind == HET_ACTION_F && (b = heti_stage_block(l, a, &k)) >= 0;)
+        for (int64_t k = 0, b; a->kind == HET_ACTION_F && a->version > 0 && (b = heti_stage_block(l, a, &k)) >= 0;)
             heti_updates_bring(l, rank, b, a->version, i);
         heti_updates_add(l, *a);
         for (int64_t k = 0, b; heti_makes_gradients(a) && (b = heti_stage_block(l, a, &k)) >= 0;) {
@@ -9069,9 +9071,7 @@ static void heti_counted_free(void *user, void *pointer, size_t size) {
 static void heti_set_call(het_ctx *ctx, const char *call) { HETI_ATOMIC_STORE(&ctx->call, call); }
 
 static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
-    int64_t p = 0, end = ctx->world.processes;
-    while (end - p > 1) *(ctx->world.process_first[(p + end) / 2] <= rank ? &p : &end) = (p + end) / 2;
-    return p;
+    return heti_last_start(ctx->world.process_first, 0, ctx->world.processes, rank);
 }
 
 /* The emulated link between two ranks; NULL: there is none. */
