@@ -15,6 +15,7 @@
 #include "programs/power.h"
 #include "hetrain_plan.h"
 #include "hetrain_search.h"
+#include "hetrain_files.h"
 
 /* ---- what is said ---- */
 
@@ -2329,11 +2330,14 @@ static void row_1_11(void **state)
     static const char *const names[] = { "gpipe", "1f1b", "interleaved", "zb-h1" };
     support_run run;
     support_result base;
+    support_buffer gpipe;
+    het_memory memory[2];
     int64_t i, bytes = 0;
     (void)state;
     start(&run, HET_LLAMA, 2, SUPPORT_SHORT, 1);
     base = support_train(&run, SUPPORT_TOGETHER);
     support_run_ranks(&run, 3);
+    support_buffer_start(&gpipe);
     for (i = 0; i < 4; i++) {
         const int64_t counts[1] = { 6 };
         het_schedule *made = NULL, *read = NULL;
@@ -2350,6 +2354,21 @@ static void row_1_11(void **state)
         run.desc.layout.schedule = read;
         support_train_same(&base, &run, SUPPORT_APART, names[i]);
         bytes += (int64_t)text.size;
+        if (i == 0) {
+            to = support_writer(&gpipe);
+            EXPECT_OK(het_schedule_write(read, &to));
+        }
+        if (i < 2) EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &memory[i], &error), HET_OK, error.text, "");
+        if (i == 1) { /* where memory is what these lists need, others are refused */
+            het_schedule *larger = NULL;
+            run.device[0].memory_limit = memory[1].device + memory[1].communication;
+            EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &memory[1], &error), HET_OK, error.text, "");
+            EXPECT_OK(het_schedule_read(run.plan, (const char *)gpipe.data, gpipe.size, NULL, &larger, &error));
+            run.desc.layout.schedule = larger;
+            EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &memory[0], &error), HET_ERR_LIMIT, error.text, "rank 0|more than its memory_limit");
+            run.device[0].memory_limit = 0;
+            het_schedule_free(larger);
+        }
         if (i == 1) { /* a circle, and one action too few, are refused */
             static const char *const wrong[] = { "0F0,0B0\n1B0,1F0\n2F0,2B0\n", "0F0,0B0\n1F0\n2F0,2B0\n" };
             int w;
@@ -2366,8 +2385,10 @@ static void row_1_11(void **state)
         het_schedule_free(read);
         support_buffer_end(&text);
     }
-    met(1, "gpipe, 1f1b, interleaved, zb-h1 as text (%d bytes), read, proven and run with one rank's bits; a circle and a missing action refused",
-        (int)bytes);
+    support_buffer_end(&gpipe);
+    met(memory[1].device < memory[0].device, "gpipe, 1f1b, interleaved, zb-h1 as text (%d bytes), read, proven and run with one rank's bits; a circle "
+        "and a missing action refused, and gpipe's %d bytes of rank 0 where its limit is 1f1b's %d", (int)bytes, (int)memory[0].device,
+        (int)memory[1].device);
     support_run_end(&run);
 }
 
@@ -2411,11 +2432,14 @@ static void row_1_18(void **state)
 
 /* ---- applications ---- */
 
-/* LightSeq: tokens with kept keys and values, and without; allocations. */
+/* LightSeq: a model that was trained for some steps, saved and loaded again; tokens with kept keys and values, and without; allocations. */
 static void row_0_6(void **state)
 {
     het_model_desc model = support_model(HET_LLAMA);
+    support_buffer weights, optimizer;
     support_memory memory;
+    support_run run;
+    het_reader from;
     het_desc desc;
     het_ctx *ctx;
     float *logits;
@@ -2427,10 +2451,17 @@ static void row_0_6(void **state)
     memory.fail_at = -1;
     memset(&desc, 0, sizeof desc);
     model.context = 64;
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    ctx = support_create(&run.desc);
+    for (i = 0; i < 8; i++) (void)support_step(ctx, &run.data, 0, SUPPORT_TOGETHER);
+    support_save(ctx, &weights, &optimizer);
+    het_destroy(ctx);
     desc.model = model;
     desc.inference = HET_YES;
     desc.host.allocator = support_allocator(&memory);
     ctx = support_create(&desc);
+    from = support_reader(&weights);
+    EXPECT_OK(het_load_weights(ctx, &from));
     logits = support_floats(model.vocab, 1, 1);
     token[0][0] = 1;
     EXPECT_OK(het_infer(ctx, token[0], 1, 0, logits));
@@ -2447,8 +2478,11 @@ static void row_0_6(void **state)
         }
     }
     met(memcmp(token[0], token[1], sizeof token[0]) == 0 && memory.calls == before,
-        "55 likeliest tokens with and without kept keys and values are equal; %d allocations",
+        "55 likeliest tokens of a model that was loaded from a file, with and without kept keys and values, are equal; %d allocations",
         (int)(memory.calls - before));
+    support_buffer_end(&weights);
+    support_buffer_end(&optimizer);
+    support_run_end(&run);
     free(logits);
     het_destroy(ctx);
 }
