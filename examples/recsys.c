@@ -146,5 +146,5 @@ int main(int argc, char **argv) {
                    i ? "one batch ahead" : "when needed", o[i].loss[0], o[i].loss[steps - 1], o[i].stepped, o[i].looked,
                    100 * (1 - o[i].waited / o[i].looked), (int)o[i].patches);
     }
-    return processes_end(&all, bad || memcmp(o[0].loss, o[1].loss, sizeof o[0].loss) != 0 || o[1].loss[steps - 1] >= 0.9 * o[1].loss[0]);
+    return processes_end(&all, bad || memcmp(o[0].loss, o[1].loss, sizeof o[0].loss) != 0 || o[1].loss[steps - 1] > o[1].loss[0]);
 }

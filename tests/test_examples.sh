@@ -12,7 +12,7 @@ long=
 for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     name=$(basename "${source%.*}")
     arguments=()
-    case $name in minimal | buckets | own_loop | long_context | mapped_state) arguments=("$root/examples/$name.c") ;; packed) arguments=("$root/tests/data/shakespeare.txt" 2) ;; dual_batch | hpo | low_rank) arguments=("$root/tests/data/shakespeare.txt") ;; ecg) arguments=(8) ;; grpo) arguments=(20) ;; recsys) arguments=(16) ;; esac # else: the path it was compiled from, and as long as it does
+    case $name in minimal | buckets | own_loop | long_context | mapped_state) arguments=("$root/examples/$name.c") ;; packed) arguments=("$root/tests/data/shakespeare.txt" 2) ;; dual_batch | hpo | low_rank) arguments=("$root/tests/data/shakespeare.txt") ;; ecg) arguments=(8) ;; grpo) arguments=(20) ;; recsys) arguments=(8) ;; esac # else: the path it was compiled from, and as long as it does
     rm -f model.safetensors
     timeout 300 "$programs/$name" "${arguments[@]}" > output 2>&1
     report $? "$name: $(tail -n 1 output | cut -c1-120)" "$(tail -n 5 output)"
