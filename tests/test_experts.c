@@ -691,7 +691,7 @@ static void long_sequences_and_bf16(void **state)
     for (kind = 0; kind < 3; kind++) {
         support_result base;
         moe_run m;
-        moe_start(&m, HET_QWEN3, kind == 2 ? 3 : 0, 3, SUPPORT_LONG);
+        moe_start(&m, HET_QWEN3, kind == 2 ? 3 : 0, 2, SUPPORT_LONG);
         if (kind == 1) m.run.desc.dtype = HET_BF16;
         base = support_train(&m.run, "01|2");
         m.run.desc.limits.max_micro_batches = 1;
