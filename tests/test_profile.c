@@ -1020,6 +1020,7 @@ static void bad_files(void **state)
         { "\"units\": [0, 1]", "\"units\": []", "a block without units" },
         { "\"elements\": 4096", "\"elements\": 0", "\"elements\" is 0, not from 1" },
         { "\"elements\": 4096", "\"elements\": 4096.5", "\"elements\"|integer" },
+        { "\"elements\": 4096", "\"elements\": 1125899906842625", "\"elements\" is 1125899906842625, not from 1 to 1125899906842624" },
         { "\"elements\": 4096, ", "", "a block needs elements and units" },
         { "\"frozen\": true", "\"thawed\": true", "\"thawed\": no such key in a block" },
         { "\"forward\": [1e-6, 2e-9, 3e-12]", "\"forward\": [1e-6, 2e-9]", "\"forward\": fewer than [base, token, pair]" },

@@ -2565,7 +2565,7 @@ static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, voi
 }
 
 static const heti_s_key heti_s_block_keys[] = {
-    { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
+    { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 50, NULL, 0 },
     { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
     HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_NUMBER(het_block_profile, by_heads),
     HETI_S_NUMBER(het_block_profile, by_share), HETI_S_NUMBER(het_block_profile, weights),
