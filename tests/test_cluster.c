@@ -345,8 +345,9 @@ static void broken_files(void **state)
     REFUSE("{\"latencies\":[[^\"1G\"]],\"members\":[" DEVICE "]}", "latencies|1G|ms, us or ns");
     REFUSE("{\"latencies\":[^3],\"members\":[" DEVICE "]}", "latencies");
     REFUSE("{\"members\":[^{\"bandwidths\":[[0]],\"members\":[" DEVICE "]}]}", "bandwidths|outermost");
-    REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^0}]}", "speed|0|above 0");
-    REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^-2.5}]}", "speed|-2.5|above 0");
+    REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^0}]}", "speed|0|from 1e-6 to 1e6");
+    REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^-2.5}]}", "speed|-2.5|from 1e-6 to 1e6");
+    REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^1e-30}]}", "speed|1e-30|from 1e-6 to 1e6");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^\"1\"}]}", "speed|number");
     REFUSE("{\"members\":[{\"device\":\"x\",\"count\":^0}]}", "count|0|from 1");
     REFUSE("{\"members\":[{\"device\":\"x\",\"count\":^1048577}]}", "count|1048577|from 1");

@@ -1007,7 +1007,7 @@ static void bad_files(void **state)
         { "\"state\": 8", "\"state\": 1e99", "\"state\" is 1e99, not from 0 to 1e30" },
         { "\"state\": 8", "\"estate\": 8", "\"estate\": no such key in \"bytes\"" },
         { "\"state\": 8", "\"weight\": 8", "\"weight\": this key comes twice" },
-        { "\"name\": \"last\"", "\"name\": \"first\"", "\"first\": a kind of this name comes twice" },
+        { "\"name\": \"last\"", "\"name\": \"first\"", "\"first\": this name comes twice" },
         { "\"name\": \"last\", ", "", "kinds|without a name" },
         { "\"name\": \"last\"", "\"name\": \"\"", "\"name\" has 0 bytes; a name has 1 to 47" },
         { "\"keep_input\": 64", "\"keep_inputs\": 64", "\"keep_inputs\": no such key" },

@@ -285,7 +285,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
 typedef struct het_cluster_device {
     char name[48];
     char profile[48];                 /* of a het_device_profile */
-    double speed;                     /* times as fast as the profile says: 1 */
+    double speed;                     /* times as fast as the profile says, 1e-6 to 1e6: 1 */
     double memory;                    /* bytes; 0: no limit */
     double max_tokens;                /* of a micro-batch that it is given; 0: any that its profile takes */
     int64_t group;                    /* the innermost that it is in */
@@ -2684,13 +2684,18 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     return heti_t_end(&out);
 }
 
+/* Element `count` of a list, which begins with its name, is the first that is called so. */
+static het_result heti_s_first_named(const heti_s_reader *r, const void *list, size_t size, int64_t count) {
+    const char *name = HETI_T_CAST(const char *, list) + HETI_T_CAST(size_t, count) * size;
+    return heti_s_named(list, size, count, name) == count ? HET_OK : heti_s_bad(r, name, "this name comes twice");
+}
+
 static het_result heti_s_read_kind(heti_s_reader *r) {
     static const heti_s_form heti_s_kind = { heti_s_kind_keys, "no such key", 1, "without a name" };
     het_unit_kind spare, *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
     memset(kind, 0, sizeof *kind);
     HETI_T_TRY(heti_s_read_object(r, &heti_s_kind, "kinds", kind, NULL));
-    if (r->to != NULL && heti_s_named(r->to->kind, sizeof *kind, r->count.kinds, kind->name) < r->count.kinds)
-        return heti_s_bad(r, kind->name, "a kind of this name comes twice");
+    if (r->to != NULL) HETI_T_TRY(heti_s_first_named(r, r->to->kind, sizeof *kind, r->count.kinds));
     return r->count.kinds < HETI_S_MOST_KINDS ? HET_OK : heti_s_bad(r, "kinds", "more than 256");
 }
 
@@ -2724,8 +2729,7 @@ static het_result heti_s_read_device(heti_s_reader *r) {
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
     HETI_T_TRY(heti_s_read_object(r, &heti_s_device, "devices", device, &seen));
     if (r->to == NULL) return HET_OK;
-    if (heti_s_named(r->to->device, sizeof *device, r->count.devices, device->name) < r->count.devices)
-        return heti_s_bad(r, device->name, "a device of this name comes twice");
+    HETI_T_TRY(heti_s_first_named(r, r->to->device, sizeof *device, r->count.devices));
     if ((seen & 4u) == 0) HETI_T_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
 }
@@ -2734,7 +2738,8 @@ static het_result heti_s_read_link(heti_s_reader *r) {
     static const heti_s_form heti_s_link = { heti_s_link_keys, "no such key", 1, "without a name" };
     het_link_profile spare, *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
     memset(link, 0, sizeof *link);
-    return heti_s_read_object(r, &heti_s_link, "links", link, NULL);
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_link, "links", link, NULL));
+    return r->to == NULL ? HET_OK : heti_s_first_named(r, r->to->link, sizeof *link, r->count.links);
 }
 
 static het_result heti_s_read_bytes(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -2817,10 +2822,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     r.call = "het_profile_read";
     const het_result result = heti_s_read_all(&r, text, length, &own, profile);
     if (result == HET_OK) heti_s_find_cuts(*profile);
-    else {
-        het_profile_free(*profile);
-        *profile = NULL;
-    }
+    else het_profile_free(*profile), *profile = NULL;
     return result;
 }
 
@@ -3902,8 +3904,8 @@ static het_result heti_s_read_quantity(heti_s_reader *r, const heti_s_key *key, 
 static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, void *to) {
     const size_t at = r->json.at;
     double *speed = HETI_T_CAST(double *, to);
-    if (!het_json_real(&r->json, speed) || (*speed > 0 && *speed <= 1e6)) return HET_OK;
-    return heti_s_bad_number(r, at, key->name, *speed, "above 0 and at most 1e6");
+    if (!het_json_real(&r->json, speed) || (*speed >= 1e-6 && *speed <= 1e6)) return HET_OK;
+    return heti_s_bad_number(r, at, key->name, *speed, "from 1e-6 to 1e6");
 }
 
 /* The link of a member. */
@@ -4171,15 +4173,14 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                           latency, bandwidth);
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_flat"));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
-        if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory) ||
+        if (!(device[i].speed >= 1e-6 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory) ||
             !heti_t_is_time(device[i].max_tokens))
-            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %e (above 0, at most 1e6), memory %e and "
+            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %e (from 1e-6 to 1e6), memory %e and "
                               "max_tokens %e", i, device[i].speed, device[i].memory, device[i].max_tokens);
     HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
-    (*cluster)->group[0].parent = -1;
-    (*cluster)->group[0].latency = latency;
-    (*cluster)->group[0].bandwidth = bandwidth;
-    (*cluster)->group[0].process = 1;
+    het_group *whole = (*cluster)->group;
+    whole->parent = -1, whole->process = 1;
+    whole->latency = latency, whole->bandwidth = bandwidth;
     for (int64_t i = 0; i < ranks; i++) {
         het_cluster_device *to = &(*cluster)->device[i];
         if (device != NULL) *to = device[i];
@@ -4214,9 +4215,7 @@ static het_result heti_s_read_hardware_device(heti_s_reader *r) {
     HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "devices", d, NULL));
     if (!(d->f32 > 0) || !(d->bandwidth > 0))
         return heti_s_bad_at(r, at, d->f32 > 0 ? "bandwidth" : "f32", "must be above 0");
-    if (heti_s_named(r->hardware->device, sizeof *d, n, d->name) < n)
-        return heti_s_bad_at(r, at, d->name, "a device of this name comes twice");
-    return HET_OK;
+    return heti_s_first_named(r, r->hardware->device, sizeof *d, n);
 }
 
 static het_result heti_s_read_hardware_link(heti_s_reader *r) {
@@ -4226,7 +4225,8 @@ static het_result heti_s_read_hardware_link(heti_s_reader *r) {
     };
     static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, latency, bandwidth", 1, NULL };
     if (r->hardware->links == HETRAIN_MAX_HARDWARE) return heti_s_bad(r, "links", "more than 16");
-    return heti_s_read_object(r, &heti_s_form_of, "links", &r->hardware->link[r->hardware->links], NULL);
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "links", &r->hardware->link[r->hardware->links], NULL));
+    return heti_s_first_named(r, r->hardware->link, sizeof r->hardware->link[0], r->hardware->links);
 }
 
 HETRAIN_API het_result het_hardware_read(const char *text, size_t length, het_hardware *hardware, het_error *error) {
