@@ -31,13 +31,6 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
     return pipeline;
 }
 
-static inline double found_state(const het_plan *plan, int64_t rank) {
-    double sum = 0;
-    int64_t r;
-    for (r = 0; r < plan->ranks; r++) sum += plan->state_share[r];
-    return sum > 0 ? plan->state_share[rank] / sum : 1 / (double)plan->ranks;
-}
-
 /* ", the last of 2, in 4 slices", or "" where all micro-batches are alike and in one piece. */
 static inline const char *found_last(const het_found *f, char to[80]) {
     const int64_t rest = f->plan->step.granules % f->granules;
@@ -54,6 +47,21 @@ static inline const char *found_shard(const het_plan *plan) {
 }
 
 static inline int found_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
+
+/* The state share of a rank, 0 where it is idle and so has no state; `all`: of all ranks, or 1 for the share as it is. */
+static inline double found_state(const het_plan *plan, int64_t rank, double all) {
+    int64_t stage, pipeline;
+    char units[128];
+    pipeline = found_units(plan, rank, &stage, units, sizeof units);
+    return pipeline >= 0 || found_keeps(plan, rank) ? plan->state_share[rank] / all : 0;
+}
+
+static inline double found_states(const het_plan *plan) {
+    double sum = 0;
+    int64_t r;
+    for (r = 0; r < plan->ranks; r++) sum += found_state(plan, r, 1);
+    return sum > 0 ? sum : 1;
+}
 
 /* ", weights divided", or "" where only the state is. */
 static inline const char *found_divided(const het_plan *plan) {
@@ -74,6 +82,7 @@ static inline int found_disturbed(const het_profile *profile) {
 static inline void found_table(const het_search *s, const het_profile *profile, const het_cluster *cluster, double seconds) {
     const het_found *best = &s->found[0];
     const het_plan *plan = best->plan;
+    const double states = found_states(plan);
     char last[80];
     int64_t r, i;
     printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
@@ -94,13 +103,13 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
         if (cluster->device[r].memory > 0) bytes_text(cluster->device[r].memory, limit);
         if (pipeline < 0) {
             printf("%4lld %-16.16s     %s", (long long)r, cluster->device[r].name, found_keeps(plan, r) ? "" : "idle\n");
-            if (found_keeps(plan, r)) printf("%-64s %9s %9s %5.1f%%\n", "keeper", needs, limit, 100 * found_state(plan, r));
+            if (found_keeps(plan, r)) printf("%-64s %9s %9s %5.1f%%\n", "keeper", needs, limit, 100 * found_state(plan, r, states));
             continue;
         }
         snprintf(share, sizeof share, "%.0f of %lld", plan->share[pipeline], (long long)best->micro_batches);
         printf("%4lld %-16.16s %8lld %5lld  %-20s %13s %7.1f %7.1f %9s %9s %5.1f%%\n", (long long)r, cluster->device[r].name, (long long)pipeline,
             (long long)stage, units, share, 100 * t->busy / s->simulation->makespan, 100 * t->idle / s->simulation->makespan, needs, limit,
-            100 * found_state(plan, r));
+            100 * found_state(plan, r, states));
     }
     if (s->found_count > 1) printf("\nwhat loses to it:\n");
     for (i = 1; i < s->found_count; i++) {
@@ -113,6 +122,7 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
 }
 
 static inline void found_json(const het_search *s, const het_cluster *cluster) {
+    const double states = found_states(s->found[0].plan);
     int64_t i, r;
     printf("{\"seconds\":%.17g,\"bound\":%.17g,\"bound_by\":\"%s\",\"distance\":%.17g,"
         "\"exhaustive\":%s,\"evaluations\":%lld,\"skipped\":%lld,\"found\":[",
@@ -134,7 +144,7 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
         printf("%s{\"pipeline\":%lld,\"units\":\"%s\",\"micro_batches\":%.0f,"
             "\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g,\"keeper\":%s}",
             r > 0 ? "," : "", (long long)pipeline, units, pipeline < 0 ? 0 : s->found[0].plan->share[pipeline], t->busy, t->idle,
-            s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r),
+            s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r, states),
             found_keeps(s->found[0].plan, r) ? "true" : "false");
     }
     printf("]}\n");

@@ -724,6 +724,13 @@ static int read_device(const settings *s, const char *item, size_t length, het_c
     return 0;
 }
 
+/* The option that says which devices there are. */
+static const char *devices_text(const settings *s, char to[300]) {
+    if (s->cluster == NULL && s->devices == NULL) snprintf(to, 300, "--ranks %lld", (long long)s->ranks);
+    else snprintf(to, 300, "%s %s", s->cluster != NULL ? "--cluster" : "--devices", s->cluster != NULL ? s->cluster : s->devices);
+    return to;
+}
+
 /* The devices of --cluster, of --devices, or --ranks times the profile's first; without a cluster over the profile's first link. */
 static int price_devices(settings *s, problem *p, const het_profile *profile) {
     het_error error = { HET_OK, "" };
@@ -751,7 +758,8 @@ static int price_devices(settings *s, problem *p, const het_profile *profile) {
     if (status == 0) {
         const double latency = profile->links > 0 ? profile->link[0].latency : 0, bandwidth = profile->links > 0 ? profile->link[0].bandwidth : 0;
         const het_result result = het_cluster_flat(ranks, device, latency, bandwidth, NULL, &p->cluster, &error);
-        if (result != HET_OK) status = fail(status_of(result), "--devices %s: %s", s->devices, error.text);
+        char text[300];
+        if (result != HET_OK) status = fail(status_of(result), "%s: %s", devices_text(s, text), error.text);
     }
     free(device);
     return status;
@@ -1122,9 +1130,9 @@ static int search_once(const settings *s, problem *p, const het_search_desc *des
 
 /* Why there is no plan. */
 static int search_refused(const settings *s, int status, const het_error *error) {
+    char text[300];
     if (strstr(error->text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error->text);
-    return error->code == HET_OK ? status : fail(status, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
-                                                 s->cluster != NULL ? s->cluster : s->devices, error->text);
+    return error->code == HET_OK ? status : fail(status, "%s: %s", devices_text(s, text), error->text);
 }
 
 /* ---- step time against memory ---- */

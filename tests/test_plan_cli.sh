@@ -282,6 +282,11 @@ END
 echo $?)" 'what is found takes as long when it is simulated' "$(cat err again found)"
 "$plan" "${best[@]}" --cluster pairs.json --seconds 1 > out 2> err
 report "$([ $? = 0 ] && grep -q 'two pairs' out && echo 0 || echo 1)" 'a cluster with limits' "$(cat out err)"
+echo '{"members":[{"device":"fast"},{"device":"slow","memory":"1K"}]}' > idle.json
+"$plan" "${best[@]}" --cluster idle.json --json > out 2> err
+report "$([ $? = 0 ] && grep -q '"pipeline":-1.*"state":0,' out && grep -q '"state":1,.*"state":0,' out; echo $?)" 'a device without work has no share of the state' "$(cat out err)"
+echo '{"members":[{"device":"fast"},{"device":"slow","speed":1e-30}]}' > idle.json
+refuses '--cluster idle.json|speed|1e-30|from 1e-6 to 1e6' "${best[@]}" --cluster idle.json
 refuses '--micro-batches: how many' $model --profile tokens.json --devices fast
 refuses "'2f2b'|1f1b" "${best[@]}" --devices fast --schedules 1f1b,2f2b
 refuses 'smallest|of 512 tokens|device 0 (fast)|takes 64' "${best[@]}" --devices fast#64
@@ -437,6 +442,11 @@ refuses_hardware 'byte|f32|above 0' '{"devices":[{"name":"a","f32":0,"bandwidth"
 refuses_hardware 'byte|f32|1X|K, M, G or T' '{"devices":[{"name":"a","f32":"1X","bandwidth":1}]}'
 refuses_hardware 'flops|no such key: name, f32, bf16, bandwidth, memory, launch' '{"devices":[{"name":"a","flops":1}]}'
 refuses_hardware 'one|comes twice' "{\"devices\":[$one,$one]}"
+refuses_hardware 'wire|comes twice' "{\"devices\":[$one],\"links\":[{\"name\":\"wire\",\"latency\":1},{\"name\":\"wire\",\"latency\":2}]}"
+echo '{"devices":[{"name":"a","f32":1e-300,"bandwidth":1}]}' > bad.json
+refuses '--ranks 1: a time of unit kind' --hardware bad.json --model gpt2:124m --ranks 1 --micro-batches 4
+sed 's/"links": \[\(.*\)\]/"links": [\1, \1]/' tokens.json > wires.json
+refuses '--profile wires.json|wire|comes twice' $model --profile wires.json --devices fast --micro-batches 2
 refuses_hardware 'byte' '{"devices":[{"name":"a","f32":1,"bandwidth":1}'
 
 # ---- what would be ignored ----
