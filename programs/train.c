@@ -216,7 +216,7 @@ static int option_is_saved(const option *o) {
     return o->kind < OPTION_GROUP && !option_is_among(o, "--model --dropout --init --out --resume --hash --quiet --plan --schedule --memory-limit "
         "--links --devices --save-plan --save-profile --trace --timeline --replan --slow --profile --plan-seconds --adapt --adapt-shares "
         "--tokenizer --init-adapter --any-base --export --save-dtype --power --force-resume --overwrite --loaders --scaling --world --world-secret "
-        "--insecure-world --islands --outer-lr --outer-momentum --island-fragments --island-bits");
+        "--insecure-world --outer-lr --outer-momentum --island-fragments --island-bits");
 }
 
 /* Options that decide what is trained: a run goes on with those it was saved with. */
@@ -224,7 +224,7 @@ static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
         "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --streams --reduce --experts --local-loss "
-        "--lora --lora-alpha --lora-target --weights --spike");
+        "--lora --lora-alpha --lora-target --weights --spike --islands");
 }
 
 static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }
@@ -1351,6 +1351,18 @@ static int check_fixed_options(const job *j) {
     return 0;
 }
 
+/* The saved run goes on only as it was: not in part, as a run of islands would, and with the data held out that it held out. */
+static int check_way_on(const job *j) {
+    const settings *s = &j->set;
+    if (s->islands > 0)
+        return fail(BAD_INPUT, "--islands %lld: not together with --resume, as the outer step's momentum is not saved; --islands 0 --force-resume "
+                    "goes on without islands", (long long)s->islands);
+    if (s->val != NULL && het_checkpoint_option(j->saved, "val") == NULL && s->data != NULL && !mix_is(s->data) && !s->force_resume)
+        return fail(BAD_INPUT, "--val %s: the saved run has none and holds out the last windows of --data; training on them too changes what is "
+                    "trained; --force-resume allows it", s->val);
+    return check_fixed_options(j);
+}
+
 /* The run's directory: that of --resume, or the one above a checkpoint. */
 static void out_of_resume(job *j) {
     char *last;
@@ -1404,7 +1416,7 @@ static int configure_options(job *j, int argc, char **argv) {
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
-        if ((status = check_fixed_options(j)) != 0) return status;
+        if ((status = check_way_on(j)) != 0) return status;
         if ((status = find_saved_file(j, "--data", &s->data, 1, j->found[0])) != 0 ||
             (status = find_saved_file(j, "--val", &s->val, 1, j->found[1])) != 0 ||
             (status = find_saved_file(j, "--log", &s->log, 0, j->found[2])) != 0) return status;
@@ -2240,6 +2252,7 @@ static void print_way_on(const job *j) {
                                          "--plan-seconds", "--export", "--save-dtype", "--power" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];
+    printf("continue with: ");
     print_launch(j);
     print_word(j->program);
     printf(" --resume ");
@@ -2269,8 +2282,9 @@ static int finish(job *j) {
     if (j->out[0] != 0) {
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
         if (done < j->set.steps) {
-            printf("stopped after step %lld of %lld; continue with: ", (long long)done, (long long)j->set.steps);
-            print_way_on(j);
+            printf("stopped after step %lld of %lld; ", (long long)done, (long long)j->set.steps);
+            if (j->set.islands > 0) printf("a run with --islands does not go on: --init starts another from the weights in %s\n", j->out);
+            else print_way_on(j);
         } else if (!j->set.quiet)
             printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
@@ -2332,7 +2346,6 @@ static int join_islands(job *j) {
     if (s->islands % s->island_fragments != 0 || s->steps % s->islands != 0)
         return fail(BAD_INPUT, "--islands %lld: wants --steps %lld to be a multiple of it, and itself of --island-fragments %lld",
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
-    if (s->resume != NULL) return fail(BAD_INPUT, "--islands: not together with --resume: the outer step's momentum is not saved");
     j->sea.every = s->islands / s->island_fragments;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s", error.text);

@@ -70,6 +70,18 @@ refused() { # refused TEXT OPTION...
 }
 refused 'multiple' --steps 10 --islands 4
 refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
+"$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 --out kept --checkpoint-every 4 --keep 9 > out 2>&1 && rm -r kept/step-00000012
+report $? 'a run of islands with checkpoints' "$(cat out)"
+for option in '' '--islands 4'; do
+    # shellcheck disable=SC2086
+    "$program" --resume kept $option > out 2>&1
+    report "$([ $? = 2 ] && grep -q -- '--islands 4: not together with --resume.*--islands 0 --force-resume goes on without' out; echo $?)" \
+        "does not go on: --resume $option" "$(cat out)"
+done
+"$program" --resume kept --islands 0 > out 2>&1
+report "$([ $? = 2 ] && grep -q -- '--islands 0: the saved run has 4' out; echo $?)" 'nor silently without them' "$(cat out)"
+"$program" --resume kept --islands 0 --force-resume --quiet --hash > out 2>&1
+report "$([ $? = 0 ] && grep -q '^weights' out; echo $?)" 'but so where that is allowed' "$(cat out)"
 refused '3 bits' --steps 12 --islands 4 --island-bits 3
 island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
 island 1 2 --steps 12 --islands 4 --devices cpu:1
