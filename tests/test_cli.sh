@@ -451,8 +451,7 @@ accepts 'resumed on two other ranks' train --data text --resume from --hash --qu
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
 refuses '--val text: the saved run has none and holds out|--force-resume' train --data text --resume from --val text
-accepts 'trained on what was held out' train --data text --resume from --val text --hash --quiet --force-resume
-report "$([ "$first" != "$(grep '^weights' out)" ]; echo $?)" 'ends with another hash' "$first" "$(cat out)"
+accepts 'trained on what was held out' train --data text --resume from --val text --quiet --force-resume
 accepts 'late gradients with feedback' train --data text --steps 4 --hash --quiet --devices cpu:1,cpu:1 --plan pp --schedule 2bw --updates 4 --staleness 1 \
     --micro-batches 8 --checkpoint-every 2 --out late "${tiny[@]}"
 first=$(grep '^weights' out)
