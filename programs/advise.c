@@ -114,9 +114,9 @@ static int take_device(advice *a, const char *text) {
         length = (size_t)(end - text);
     }
     if ((text != NULL && text[length] == '/' && !parse_size(text + length + 1, strlen(text + length + 1), &memory)) ||
-        !(speed > 0 && speed <= 1000) ||
+        !(speed >= 1e-6 && speed <= 1000) ||
         (text != NULL && text[length] != 0 && text[length] != '/'))
-        return fail(BAD_INPUT, "--device %s: expected NAME[@SPEED][/SIZE]", text);
+        return fail(BAD_INPUT, "--device %s: expected NAME[@SPEED][/SIZE], a speed from 1e-6 to 1000", text);
     for (i = 0; i < MOST; i++) {
         snprintf(a->device[i].name, sizeof a->device[i].name, "worker %d", (int)i);
         snprintf(a->device[i].profile, sizeof a->device[i].profile, "%s", name);

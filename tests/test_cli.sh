@@ -361,6 +361,7 @@ cat > byhand.json <<'END'
  "devices": [{"name": "d", "alone": {"embed": {"forward": [8, 0, 0]}, "mlp": {"forward": [8, 0, 0]}, "head": {"backward": [1, 0, 0]}}}],
  "links": [{"name": "wire", "latency": 0, "bandwidth": 40}]}
 END
+refuses '--device d@1e-9: expected NAME[@SPEED][/SIZE], a speed from 1e-6 to 1000' advise --profile byhand.json --device d@1e-9
 bursts() { # bursts LIMIT WORKERS SECONDS DEVICE_TIME
     local got
     got=$("$programs/advise" --profile byhand.json --workers 4,1,2 --micro-batches 4 --length 1 --burst "$1" --json |
