@@ -18,7 +18,7 @@
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
    momentum m) (Nesterov). All islands go on from global, each with its optimizer's own state. All
    compute the same from the same bytes: equal bits over any transport, whoever was late. An island
-   whose weights are not finite counts as one without tokens. A round sends 4 bytes an element to
+   whose weights are not finite, or 1e38 from global, counts as one without tokens. A round sends 4 bytes an element to
    every other island; data parallelism of two sends 6 a step.
    FRAGMENTS   With P of them a join is of one after the other (arXiv 2501.18512): parameters in P
    runs of about equal size. Join P times as often: a P-th of the bytes at once.
@@ -251,12 +251,13 @@ static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t fi
     return HETI_T_CAST(unsigned char *, data) + heti_o_data_size(o, first);
 }
 
-/* The island's own deltas of a fragment; without tokens, or sense, they are 0. */
+/* The island's own deltas of a fragment; without tokens, or sense, they are 0. With what was lost,
+   at most the largest delta there was, they stay finite. */
 static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
     const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
     float part[HETI_O_BLOCK];
     HETI_T_TRY(heti_o_move(o, o->weights, o->cut[fragment], o->cut[fragment + 1]));
-    for (int64_t i = first; i < last; i++) *tokens = fabsf(o->weights[i]) < HUGE_VALF ? *tokens : 0;
+    for (int64_t i = first; i < last; i++) *tokens = fabsf(o->global[i] - o->weights[i]) < 1e38f ? *tokens : 0;
     for (int64_t i = first; i < last; i += HETI_O_BLOCK) {
         const int64_t n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
         for (int64_t k = 0; k < n; k++) {
@@ -399,19 +400,18 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     *d = *desc;
     if (d->islands == 0) d->islands = 1;
     if (d->fragments == 0) d->fragments = 1;
-    if (!(d->rate < 0) && !(d->rate > 0)) d->rate = 0.7f;
-    if (!(d->momentum < 0) && !(d->momentum > 0)) d->momentum = 0.9f;
-    if (d->momentum < 0) d->momentum = 0;
-    if (!(d->deadline > 0)) d->deadline = 60;
+    if (d->rate <= 0 && d->rate >= 0) d->rate = 0.7f; /* what is not a number stays, and is refused */
+    if (d->momentum <= 0) d->momentum = d->momentum < 0 ? 0 : 0.9f;
+    if (d->deadline <= 0 && d->deadline >= 0) d->deadline = 60;
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: the description was not cleared");
     if (d->islands < 1 || d->islands > 1024 || d->island < 0 || d->island >= d->islands || d->fragments < 1 ||
         d->fragments > 1024 || d->bits < 0 || d->bits > 8 || (d->bits & (d->bits - 1)) != 0 || d->bits == 1)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments, %d bits",
                            d->island, d->islands, d->fragments, d->bits);
-    if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %e, momentum %e",
-                           HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum));
+    if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1 && d->deadline > 0))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %e, momentum %e, deadline %e",
+                           HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum), d->deadline);
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d islands and no transport", d->islands);
     return HET_OK;
