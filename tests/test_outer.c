@@ -446,6 +446,9 @@ static struct {
     het_transport_iface breaks; /* island 1's first one */
     het_request *broken;
     int messages;
+    int halves;                 /* island 1's second one breaks in the middle of a state, */
+    het_result took;            /* which is not to be had afterwards: */
+    int kept;                   /* its weights stay as they are */
     volatile int64_t through;   /* steps that island 0 is through */
     char failed[2][600];        /* why an island's join did */
 } meetings;
@@ -513,6 +516,10 @@ static void a_failed_join_is_the_last(void **state)
 
 static het_result count_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
 {
+    if (channel == 1 && meetings.halves) {
+        memset(data, 0x40, size / 2);
+        return HET_ERR_TRANSPORT;
+    }
     if (channel == 2 && ++meetings.messages == 2) meetings.broken = request;
     return threads_irecv(self, from, channel, data, size, request);
 }
@@ -552,6 +559,11 @@ static void live_with_breaks(life *l)
         if (fails) break;
     }
     l->info = *het_outer_get_info(sea.outer);
+    if (l->info.joins < 0) { /* half of the others' state came */
+        const uint64_t hash = support_hash(ctx);
+        meetings.took = het_outer_take(sea.outer);
+        meetings.kept = support_hash(ctx) == hash;
+    }
     if (done > 12) EXPECT_OK(het_outer_take(sea.outer));
     if (done > 12) l->hash = support_hash(ctx);
     last = &meetings.transport[meetings.opened[l->desc.island] - 1][l->desc.island];
@@ -563,27 +575,49 @@ static void live_with_breaks(life *l)
 
 static void *live_with_breaks_on_a_thread(void *arg) { live_with_breaks(arg); return NULL; }
 
-/* Who is behind after an exchange that broke takes part in two rounds at once, and later not in one that nobody else is at. */
-static void who_was_behind_joins_as_often(void **state)
+static void meet_with_breaks(life *l)
 {
-    life l[MOST];
     pthread_t thread;
-    (void)state;
-    only_the_parent();
-    meetings_start();
     meetings.breaks = threads_iface;
     meetings.breaks.irecv = count_irecv, meetings.breaks.test = break_test;
     meetings.transport[0][1].iface = &meetings.breaks;
+    if (meetings.halves) meetings.transport[1][1].iface = &meetings.breaks;
     settle(l, 2);
     l[0].plan = l[1].plan = NULL;
     assert_int_equal(pthread_create(&thread, NULL, live_with_breaks_on_a_thread, &l[1]), 0);
     live_with_breaks(&l[0]);
     (void)pthread_join(thread, NULL);
+}
+
+/* Who is behind after an exchange that broke takes part in two rounds at once, and later not in one that nobody else is at. */
+static void who_was_behind_joins_as_often(void **state)
+{
+    life l[MOST];
+    (void)state;
+    only_the_parent();
+    meetings_start();
+    meet_with_breaks(l);
     if (meetings.failed[0][0] || meetings.failed[1][0]) fail_msg("island 0: %s; island 1: %s", meetings.failed[0], meetings.failed[1]);
     assert_int_equal(meetings.opened[0], 2);
     assert_int_equal(l[0].info.joins, 4);
     assert_int_equal(l[1].info.joins, 4);
     assert_true(l[0].hash == l[1].hash && l[0].hash != 0);
+}
+
+/* Of an island that fails while it takes the others' state nobody gets weights that are half its own. */
+static void half_a_state_is_not_taken(void **state)
+{
+    life l[MOST];
+    (void)state;
+    only_the_parent();
+    meetings_start();
+    meetings.halves = 1;
+    meet_with_breaks(l);
+    assert_true(meetings.failed[0][0] && meetings.failed[1][0]);
+    assert_int_equal(l[0].info.joins, 2);
+    assert_int_equal(l[1].info.joins, -1);
+    assert_int_equal(meetings.took, HET_ERR_STATE);
+    assert_true(meetings.kept);
 }
 
 /* ---- what is refused ---- */
@@ -639,7 +673,7 @@ int main(void)
         cmocka_unit_test(one_that_diverged_does_not_count), cmocka_unit_test(one_hash_and_bytes),
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
-        cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often),
+        cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often), cmocka_unit_test(half_a_state_is_not_taken),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
     };
     parent = getpid();

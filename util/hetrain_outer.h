@@ -235,11 +235,10 @@ static void heti_o_pack(const het_outer *o, const float *x, int64_t count, unsig
 
 static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t count, float *x) {
     const int64_t bits = o->d.bits, levels = bits > 0 ? (INT64_C(1) << (bits - 1)) - 1 : 0;
-    float scale;
+    float scale = 0;
     if (bits == 0) memcpy(x, from, HETI_T_CAST(size_t, count) * sizeof *x);
-    if (bits == 0) return;
-    memcpy(&scale, from, 4);
-    for (int64_t i = 0; i < count; i++) {
+    else memcpy(&scale, from, 4);
+    for (int64_t i = 0; i < count && bits > 0; i++) {
         const int64_t code = (from[4 + i * bits / 8] >> (i * bits % 8)) & ((1 << bits) - 1);
         x[i] = HETI_T_CAST(float, code - levels) / HETI_T_CAST(float, levels) * scale;
     }
@@ -480,12 +479,13 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     return result;
 }
 
-HETRAIN_API het_result het_outer_take(het_outer *o) { return heti_o_move(o, NULL, 0, o->parameters); }
+HETRAIN_API het_result het_outer_take(het_outer *o) {
+    return o->info.joins < 0 ? HET_ERR_STATE : heti_o_move(o, NULL, 0, o->parameters);
+}
 
 HETRAIN_API void het_outer_destroy(het_outer *o) {
-    het_allocator allocator;
     if (o == NULL) return;
-    allocator = o->d.allocator;
+    const het_allocator allocator = o->d.allocator;
     if (o->d.open != NULL && o->d.close != NULL && o->transport.iface != NULL) o->d.close(o->d.user, &o->transport);
     allocator.free(allocator.user, o, o->block);
 }
