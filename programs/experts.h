@@ -19,7 +19,7 @@ static inline int experts_key(const char *word, het_experts *e) {
     else if (strcmp(word, "drop=probability") == 0) e->drop = HET_DROP_PROBABILITY;
     else if (strcmp(word, "hash") == 0) e->route = HET_ROUTE_HASH, e->auxiliary = 0;
     else return 0;
-    return end == NULL || *end == 0;
+    return end == NULL || (*end == 0 && end[-1] != '=');
 }
 
 /* E,K[,key=value...] */

@@ -2421,6 +2421,8 @@ static void on_meeting(void *user, het_log_level level, het_result code, const c
 static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
     const char *secret_file = early_option(*argc, *argv, "--world-secret");
+    const char *every = early_option(*argc, *argv, "--islands");
+    const int apart = every != NULL && strtoll(every, NULL, 10) > 0;
     const het_logger logger = { on_meeting, NULL };
     connect_secret secret;
     connect_place place;
@@ -2456,7 +2458,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");
     if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
-    if (early_option(*argc, *argv, "--islands") != NULL && place.processes > 1) j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
+    if (apart && place.processes > 1) j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
     memset(&secret, 0, sizeof secret);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {
@@ -2465,7 +2467,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
         program_is_mute = j->process > 0;
     }
     if (launch.size == j->processes || j->transport.iface == NULL) {
-        if (early_option(*argc, *argv, "--islands") != NULL) become_island(j);
+        if (apart) become_island(j);
         if (launch.size == j->processes || j->sea.count == launch.size) return 0;
     }
 #ifdef HETRAIN_MPI

@@ -121,6 +121,7 @@ refuses '--links|1-1:1ms|below 2' train --data text --devices cpu:1,cpu:1 --link
 refuses '--links|1-0:2ms|twice' train --data text --devices cpu:1,cpu:1 --links 0-1:1ms,1-0:2ms "${tiny[@]}"
 refuses '--experts 4,5: 5 of 4 experts' train --data text --experts 4,5 "${tiny[@]}"
 refuses '--experts|of width 999999999|all together below 2^31' train --data text --experts 4,2,width=999999999 "${tiny[@]}"
+refuses "--experts|'auxiliary=' is none of" train --data text --experts 4,2,auxiliary= "${tiny[@]}"
 refuses '--experts|capacity inf|from 0 to 1e6' train --data text --experts 4,2,capacity=1e300 "${tiny[@]}"
 refuses '--plan auto|csv' train --data text --plan auto --schedule lists.csv "${tiny[@]}"
 refuses '--profile|nothere' train --data text --plan auto --profile nothere "${tiny[@]}"

@@ -38,6 +38,10 @@ for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer
     for i in 0 1; do island $i 2 --steps 12 --islands 4 --devices cpu:1 $option; done
     ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" "$option" "$hash" "$(cat out.0 out.1)"
 done
+"$program" "${run[@]}" --steps 12 --devices cpu:1 > out 2>&1
+for i in 0 1; do island $i 2 --steps 12 --islands 0 --devices cpu:1; done
+ended 2
+report "$([ "$(grep -h '^weights' out.0 out.1)" = "$(grep '^weights' out)" ]; echo $?)" '--islands 0: two processes are one run' "$(cat out.0 out.1)" "$(cat out)"
 "$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > out.0 2>&1
 alone=$(grep '^weights' out.0)
 "$program" "${run[@]}" --steps 12 --devices cpu:1 > out.1 2>&1
