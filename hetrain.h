@@ -7173,7 +7173,7 @@ typedef struct heti_listed_block {
     int64_t behind;                /* its last use on that rank lies before this position */
     int64_t when;                  /* its last use on any rank ends then */
     unsigned happened;             /* bit k: the action of kind k did, on one rank */
-    int64_t arrived, first;        /* ranks that wait for it: how many, the last one */
+    int64_t arrived, first, met;   /* ranks that wait for it: how many, the last one; updates that nothing waits for */
     double shares;                 /* of state, of its holders */
     int64_t open;                  /* of the rank listed last: the update with gradients not reduced yet; -1: none */
     int64_t reduced, stepped, gathered; /* updates up to the last REDUCE, STEP and GATHER */
@@ -7711,7 +7711,7 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
    otherwise the update whose REDUCEs or GATHERs, *kind, are missing. */
 static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t block, int64_t version, int32_t *kind) {
     const heti_listed_update *u = &l->update[block * l->updates];
-    for (int64_t v = 0; v <= version; v++) {
+    for (int64_t v = l->block[block].met; v <= version; l->block[block].met = v++) {
         *kind = HET_ACTION_REDUCE;
         if (u[v].came[*kind] < u[v].lists[*kind]) return &u[v];
         *kind = HET_ACTION_GATHER;
@@ -7838,7 +7838,7 @@ static het_result heti_play(heti_lists *l, int32_t only) {
     int64_t r;
     HETI_CLEAR(l->seen, l->entries);
     for (r = 0; r < l->plan->ranks; r++) l->rank[r].at = l->rank[r].open = 0;
-    for (r = 0; r <= l->block_count; r++) l->block[r].arrived = 0;
+    for (r = 0; r <= l->block_count; r++) l->block[r].arrived = l->block[r].met = 0;
     for (r = 0; l->updates > 1 && r < l->block_count * l->updates; r++)
         memset(l->update[r].came, 0, sizeof l->update[r].came);
     l->only = only;
@@ -8159,7 +8159,7 @@ static void heti_updates_add(heti_lists *l, het_action a) {
 static void heti_updates_bring(heti_lists *l, int64_t rank, int64_t b, int64_t version, int64_t position) {
     heti_listed_block *block = &l->block[b];
     const heti_listed_update *update = &l->update[b * l->updates];
-    for (int64_t u = 0; u < version; u++)
+    for (int64_t u = block->stepped; u < version; u++)
         if (update[u].behind > position) return;
     for (; block->stepped < version; block->stepped++) {
         const int last = block->stepped + 1 == heti_block_updates(l, b);

@@ -4,6 +4,8 @@
 #include "hetrain_files.h"
 #include "hetrain_plan.h"
 
+#include <time.h>
+
 #define STEPS 3
 
 typedef support_layout layout;
@@ -661,6 +663,31 @@ static void the_rest_of_a_context(void **state)
     support_run_end(&one);
 }
 
+/* Lists of eight times as many updates are completed in about eight times as long, not 64 times. */
+static void many_updates_take_no_square_of_time(void **state)
+{
+    double seconds[2];
+    int k;
+    (void)state;
+    for (k = 0; k < 2; k++) {
+        const int64_t updates = k == 0 ? 1000 : 8000;
+        het_plan *plan = support_plan("pp", "1f1b", 6, 1, 1);
+        het_schedule *compute, *full = NULL;
+        het_error error;
+        clock_t start;
+        plan->updates = updates;
+        plan->staleness = 2;
+        compute = lists_of(plan, updates);
+        start = clock();
+        EXPECT_ERROR(het_schedule_complete(plan, NULL, compute, NULL, &full, &error), HET_OK, error.text, "");
+        seconds[k] = (double)(clock() - start) / CLOCKS_PER_SEC;
+        het_schedule_free(compute);
+        het_schedule_free(full);
+        het_plan_free(plan);
+    }
+    if (seconds[1] > 24 * seconds[0] + 0.3) fail_msg("1000 updates take %.3f s, 8000 %.3f s", seconds[0], seconds[1]);
+}
+
 /* ---- what is refused ---- */
 
 /* Needs of lists that nobody has proved: what is not followed may say anything. */
@@ -805,7 +832,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(random_lists),
         cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context), cmocka_unit_test(bad_lists),
-        cmocka_unit_test(needs_of_unproved_lists),
+        cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
