@@ -2386,8 +2386,8 @@ static void row_1_11(void **state)
         support_buffer_end(&text);
     }
     support_buffer_end(&gpipe);
-    met(memory[1].device < memory[0].device, "gpipe, 1f1b, interleaved, zb-h1 as text (%d bytes), read, proven and run with one rank's bits; a circle "
-        "and a missing action refused, and gpipe's %d bytes of rank 0 where its limit is 1f1b's %d", (int)bytes, (int)memory[0].device,
+    met(memory[1].device < memory[0].device, "gpipe, 1f1b, interleaved, zb-h1 as text (%d bytes), read, proven and run with one rank's bits; a "
+        "circle and a missing action refused, and gpipe's %d bytes of rank 0 where its limit is 1f1b's %d", (int)bytes, (int)memory[0].device,
         (int)memory[1].device);
     support_run_end(&run);
 }

@@ -756,6 +756,7 @@ static void streams_in_bf16_whatever_else(void **)
         { "pp", "interleaved", HET_RECOMPUTE_STAGE, 0, 0, 0 }, { "pp", "gpipe", HET_RECOMPUTE_NONE, 1, 0, 0 }
     };
     for (const auto &t : tries) {
+        if ((&t - tries) % 2 == 1 && support_environment("HETRAIN_TEST_ROUNDS", 60) <= 60) continue;
         trained end[2];
         for (int half = 0; half < 2; half++) {
             support_run run;

@@ -34,14 +34,15 @@ gcc -O0, hetrain.h alone|gcc|-std=gnu17 -O0 -march=native -DHETRAIN_NO_CPU||
 g++ -std=c++11 -O0, avx512|g++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx512|
 +g++ -std=c++11 -O1 -ffp-contract=off, avx512|g++|-x c++ -std=c++11 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
 +g++ -std=c++11 -O1|g++|-x c++ -std=c++11 -O1||
-clang -std=c99 -O0: native, plain|clang|-std=c99 -O0|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
+clang -std=c99 -O0|clang|-std=c99 -O0||
++clang -std=c99 -O0, plain|clang|-std=c99 -O0|HETRAIN_TEST_ISA=plain|
 +clang -std=gnu17 -O1, 2 threads|clang|-std=gnu17 -O1|HETRAIN_TEST_THREADS=2|
 clang -O1 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O1 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +clang -O3 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O3 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
 clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
 +clang++ -std=c++11 -O1, avx2, 3 threads|clang++|-x c++ -std=c++11 -O1|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
-aarch64 gcc -O1 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
+aarch64 gcc -O1 -ffp-contract=fast: neon, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 "
