@@ -15900,13 +15900,15 @@ static het_result heti_leave_together(het_ctx *ctx, het_result result) {
     return result;
 }
 
+static void heti_fail_all(het_ctx *ctx, het_result result) {
+    if (ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
+    if (!ctx->world.transport.iface) return;
+    ctx->failed = 1; /* the others would wait for this process */
+    heti_call_off(ctx, result);
+}
+
 static het_result heti_leave(het_ctx *ctx, het_result result) {
-    if (result != HET_OK && ctx->error.code == HET_OK)
-        (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
-    if (result != HET_OK && ctx->world.transport.iface) { /* the others would wait for this process */
-        ctx->failed = 1;
-        heti_call_off(ctx, result);
-    }
+    if (result != HET_OK) heti_fail_all(ctx, result);
     return heti_leave_together(ctx, result);
 }
 
@@ -17082,11 +17084,8 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
         ctx->held = held;
     }
     if (file != NULL) result = heti_file_done(ctx, file, temporary, path, result);
-    if (!ctx->world.transport.iface) return result;
-    if (result == HET_OK) return het_broadcast(ctx, 0, &done, 1);
-    ctx->failed = 1;
-    heti_call_off(ctx, result);
-    return result;
+    if (result != HET_OK) heti_fail_all(ctx, result);
+    return result == HET_OK && ctx->world.transport.iface ? het_broadcast(ctx, 0, &done, 1) : result;
 }
 
 #endif /* HETRAIN_NO_STDIO */
