@@ -215,7 +215,7 @@ $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/tr
 $(BUILD)/mpi/train_mpi: programs/train.c util/hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
 	@echo "  compile $@"
 	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) -c util/hetrain_mpi.c -o $@-hetrain_mpi.o
-	@$(TEST_CC) -O1 $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 programs/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
+	@$(TEST_CC) -O0 $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 programs/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
 $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h util/hetrain_mpi.c hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
@@ -257,7 +257,7 @@ $(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 
 $(BUILD)/standin/train_nccl.o: programs/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
 	@echo "  compile $@"
-	@$(TEST_CC) -O1 $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
+	@$(TEST_CC) -O0 $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
 
 $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"

@@ -8039,7 +8039,7 @@ static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t posi
         const heti_listed_block *block = &l->block[b];
         if (l->update[b * l->updates + a->version - 1].gathered) continue;
         if (block->holders == 1 && block->gathered < a->version) continue; /* it predicts */
-        return heti_lists_fail_for(l, rank, position, "must come after",
+        return heti_lists_fail_for(l, rank, position, "predicts no block of several ranks (tied, copied): must follow",
                                    heti_block_action(HET_ACTION_GATHER, b, a->version - 1));
     }
     return HET_OK;

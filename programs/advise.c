@@ -394,7 +394,7 @@ static het_result burst_plan(const burst *b, const unsigned char *chosen, het_pl
 /* What was chosen, beside one worker and beside all workers for all units. */
 static int burst_tell(const burst *b, const unsigned char *chosen, const het_plan *plan) {
     const settings *s = b->a->set;
-    double one = 0, all = 0, step = 0, taken = 0, spent = 0, busy, used;
+    double one = 0, all = 0, step = 0, taken = 0, spent = 0, busy, used, rest;
     int64_t u, end;
     int status = simulate(b->a, 1, &one, &busy, &used);
     if (status == 0) status = simulate(b->a, b->most, &all, &busy, &used);
@@ -414,11 +414,12 @@ static int burst_tell(const burst *b, const unsigned char *chosen, const het_pla
         else printf("%4lld-%-4lld %7lld  %7.3f\n", (long long)u, (long long)end - 1, g, ms);
     }
     spent *= s->burst / b->allowed; /* of one worker's */
+    rest = (double)b->most * step - used;
     if (s->json) printf("],\"formula\":%.9g,\"device_time\":%.9g,\"seconds\":%.9g,\"busy\":%.9g,\"one\":%.9g,\"all\":%.9g}\n", taken, spent, step,
                         used, one, all);
     else printf("\n%.3f ms a step, simulated; one worker takes %.3f ms, data parallelism on %lld %.3f ms\n"
                 "%.3f of one worker's device time, by formula; the others have the rest of %.3f ms for another job\n",
-                1e3 * step, 1e3 * one, (long long)b->most, 1e3 * all, spent, 1e3 * ((double)b->most * step - used));
+                1e3 * step, 1e3 * one, (long long)b->most, 1e3 * all, spent, rest > 0 ? 1e3 * rest : 0);
     return 0;
 }
 

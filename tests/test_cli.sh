@@ -470,6 +470,8 @@ report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same
 refuses '--feedback 0.5|the saved run has 1' train --data text --resume from --feedback 0.5
 refuses 'adamw predicts none with feedback' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 8 --feedback 1 \
     --model llama:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1
+refuses 'predicts no block of several ranks' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 4 \
+    --model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1
 cp -r run damaged
 printf 'X' | dd of=damaged/step-00000020/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
 refuses '--resume|model.safetensors' train --data text --resume damaged
