@@ -13,6 +13,7 @@ static int fault(const char *call);
 #include "transport.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static char folder[64], meeting[100]; /* of the group that runs: where it meets */
@@ -645,7 +646,7 @@ static int proven(int process, uint64_t version, uint64_t count, uint64_t number
     unsigned char hello[HETI_TCP_HELLO];
     heti_tcp_why why;
     const int s = stranger(NULL, 0);
-    CHECK(heti_tcp_meet(pretender(process, ""), s, 0, now() + 20, &why));
+    CHECK(heti_tcp_meet(pretender(process, ""), s, 0, now() + 20, &why) == HETI_TCP_WELCOME);
     memset(hello, 0, sizeof hello);
     memcpy(hello, "hetrtcp\n", 8);
     heti_tcp_put(hello + 8, 4, version);
@@ -1008,6 +1009,51 @@ static void case_differ(int number) {
     }
 }
 
+/* poll takes no more descriptors than a process may have. */
+static void case_few_files(int number) {
+    het_tcp_desc desc = settings();
+    struct rlimit files;
+    (void)number;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = 64;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    refused(&desc, HET_ERR_TRANSPORT, "2 processes take up to 67 open files|may have 64 (ulimit -n)");
+}
+
+/* Of four processes 2 comes to 1, which waits for 3 too, leaves before it has heard the answer, and comes again; or time is up before. */
+static void case_again(int number) {
+    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0);
+    het_tcp_desc desc = settings();
+    unsigned char table[1000];
+    heti_tcp *self;
+    heti_tcp_why why;
+    size_t size = 0;
+    int first[2], s, i;
+    const char *words = number == 0 ? "failed: the connection ended" : "time is up, 3 of 4 processes have not connected to the others: 1, 2, 3";
+    desc.processes = 4;
+    if (me == 0 && number == 1) desc.open_seconds = 1.5;
+    if (me < 2) {
+        refused(&desc, HET_ERR_TRANSPORT, words);
+        return;
+    }
+    for (i = 0; i < 2; i++) {
+        first[i] = proven(2 + i, HETI_TCP_VERSION, 4, (uint64_t)(2 + i), run);
+        CHECK(heti_tcp_hear_text(first[i], &why, now() + 20) == HETI_TCP_WELCOME);
+    }
+    CHECK(heti_tcp_hear(first[0], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE && size == 8 + 4 * HETI_TCP_ENTRY);
+    meeting_port = (int)heti_tcp_get(table + 8 + HETI_TCP_ENTRY + 2, 2);
+    self = pretender(2, "");
+    self->processes = 4, self->run = run, self->session = heti_tcp_get(table, 8), self->listener = -1;
+    for (i = 0; i < 3 && number == 0; i++) {
+        s = stranger(NULL, 0);
+        CHECK(heti_tcp_greet(self, s, 1, now() + 20, &why) == HETI_TCP_WELCOME);
+        close(s);
+    }
+    if (number == 1) answered(first[0], HETI_TCP_FAILED, words);
+    else close(first[0]);
+    close(first[1]);
+}
+
 static void absent(void **state) {
     pid_t child[3];
     int i, status, wrong = 0;
@@ -1028,6 +1074,10 @@ static void absent(void **state) {
     meeting_port = free_port();
     group(2, case_differ, 0);
     group(2, case_differ, 1);
+    group(2, case_few_files, 0);
+    meeting_port = free_port();
+    group(3, case_again, 0);
+    group(3, case_again, 1);
 }
 
 static void write_file(const char *path, const char *text) {
@@ -1076,6 +1126,48 @@ static void case_no_folder(int number) {
     refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "file /nowhere/at/all|No such" : "time is up|file /nowhere/at/all|No such");
 }
 
+/* Process 1 reads of two addresses in its file: 0: at the first somebody says nothing, and where process 1 listens has to do with the second;
+   1: at the first process 0 takes no proof of its secret, at the second is nobody. */
+static void case_two_addresses(int number) {
+    char text[2 * HETI_TCP_FILE], copy[120], host[64] = "127.0.0.1", *line;
+    heti_tcp_why why;
+    unsigned char secret[HETI_TCP_PROOF];
+    uint64_t token;
+    het_tcp_desc desc = settings();
+    het_transport t;
+    const int other = free_port();
+    int s = -1;
+    snprintf(copy, sizeof copy, "%s/copy", folder);
+    desc.host = "127.0.0.1";
+    if (number == 1) desc.open_seconds = 4, desc.secret = "0123456789abcdef", desc.secret_size = me == 0 ? 16 : 15;
+    if (me == 1) {
+        struct sockaddr_in address;
+        memset(&address, 0, sizeof address);
+        address.sin_family = AF_INET;
+        address.sin_port = htons((uint16_t)other);
+        if (number == 0) own_address(host, sizeof host);
+        CHECK(inet_pton(AF_INET, host, &address.sin_addr) == 1);
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(number == 1 || (bind(s, (struct sockaddr *)(void *)&address, sizeof address) == 0 && listen(s, 5) == 0));
+        while (!heti_tcp_read_file(meeting, text, &token, secret, &why)) nap(0.001);
+        line = strchr(text, '\n') + 1;
+        if (number == 1) line += strlen(line);
+        memmove(line + 32, line, strlen(line) + 1);
+        CHECK(snprintf(line, 33, "%-25s %5d", host, other) < 32);
+        line[31] = '\n';
+        write_file(copy, text);
+        desc.file = copy;
+    }
+    if (number == 1) {
+        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "did not come to process 0: 1" : "is not reached|; it was, and said: it takes no proof");
+    } else {
+        t = open_with(&desc);
+        meet(&t);
+        close_good(&t);
+    }
+    if (me == 1) close(s), unlink(copy);
+}
+
 static void files(void **state) {
     char text[200], whole[HETI_TCP_FILE];
     heti_tcp_why why;
@@ -1098,6 +1190,9 @@ static void files(void **state) {
     write_file(meeting, "hetrain-tcp 2 00000000000000aa 3 00ff"); /* not whole */
     group(2, case_late, 0);
     group(2, case_no_folder, 0);
+    own_address(text, sizeof text);
+    if (text[0] != 0) group(3, case_two_addresses, 0);
+    group(2, case_two_addresses, 1);
 }
 
 /* A name, an IPv6 number, and a number that is not of this machine: then process 0 listens everywhere. */

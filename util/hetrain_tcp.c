@@ -150,6 +150,7 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -314,6 +315,8 @@ typedef struct heti_tcp_guest {
     char address[HETI_TCP_ADDRESS_TEXT];
 } heti_tcp_guest;
 
+typedef struct heti_tcp_why { char text[HETI_TCP_TEXT]; } heti_tcp_why; /* why something is not so */
+
 typedef struct heti_tcp {
     het_allocator allocator;
     size_t block;
@@ -350,6 +353,7 @@ typedef struct heti_tcp {
     unsigned char secret[HETI_TCP_PROOF], key[HETI_TCP_PROOF]; /* of the description; with that of the file */
     het_logger logger;
     int dropped, told;               /* connections; whether it was told for whom this one waits */
+    heti_tcp_why said;               /* by a process 0 that was reached: why not yet */
     double opened, deadline;
     heti_tcp_guest guest[HETI_TCP_GUESTS];
 } heti_tcp;
@@ -400,6 +404,11 @@ static void heti_tcp_nap(double seconds) {
     t.tv_sec = HETI_CAST(time_t, seconds);
     t.tv_nsec = HETI_CAST(long, (seconds - HETI_CAST(double, t.tv_sec)) * 1e9);
     (void)nanosleep(&t, NULL);
+}
+
+static void heti_tcp_close_socket(int *s) {
+    if (*s >= 0) (void)close(*s);
+    *s = -1;
 }
 
 static void heti_tcp_watch(struct pollfd *f, int s, short events) {
@@ -812,8 +821,7 @@ static void heti_tcp_fail_lines(heti_tcp *m) {
 /* The connection is over. `what` failed with an errno, 0: it ended. */
 static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int number) {
     const int process = HETI_CAST(int, p - m->peer);
-    (void)close(p->socket);
-    p->socket = -1;
+    heti_tcp_close_socket(&p->socket);
     p->chunk_left = p->source_left = 0;
     p->chunk = NULL;
     p->source = NULL;
@@ -1672,10 +1680,7 @@ static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *si
     return HETI_CAST(int, kind);
 }
 
-/* Why something is not so. */
-typedef struct heti_tcp_why { char text[HETI_TCP_TEXT]; } heti_tcp_why;
-
-/* Notes it, and returns the answer. */
+/* Notes why, and returns the answer. */
 static int heti_tcp_because(heti_tcp_why *why, int answer, const char *format, ...) HETI_TCP_PRINTF(3, 4);
 static int heti_tcp_because(heti_tcp_why *why, int answer, const char *format, ...) {
     va_list list;
@@ -1795,8 +1800,7 @@ static int heti_tcp_port_of(int s) {
 /* `why` NULL: it has been told. A line for each of the first, then for every power of two. */
 static void heti_tcp_dismiss(heti_tcp *m, heti_tcp_guest *g, const char *why) {
     char text[HETI_TCP_TEXT];
-    (void)close(g->socket);
-    g->socket = -1;
+    heti_tcp_close_socket(&g->socket);
     if (why == NULL || m->logger.log == NULL || (++m->dropped > 8 && (m->dropped & (m->dropped - 1)) != 0)) return;
     (void)snprintf(text, sizeof text, "tcp: process %d dropped a connection from %s, %s (number %d)", m->process,
                    g->address, why, m->dropped);
@@ -1930,27 +1934,25 @@ static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g) {
     if (why != NULL) heti_tcp_dismiss(m, g, why);
 }
 
-/* While others are awaited: process 0 hears nothing of those who are there unless they leave, the
-   others only that process 0 gives up. */
+/* While others are awaited, nothing is heard of those who are there unless they leave, and of
+   process 0 that it gives up. */
 static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error) {
-    heti_tcp_peer *p = &m->peer[process];
     heti_tcp_why text;
-    if (m->process > 0) {
-        (void)heti_tcp_hear_text(p->socket, &text, m->deadline);
+    if (process == 0) {
+        (void)heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline);
         return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text.text);
     }
-    (void)close(p->socket); /* it may come again */
-    p->socket = -1;
+    heti_tcp_close_socket(&m->peer[process].socket); /* it may come again */
     return HET_OK;
 }
 
-/* "2, 5, 7": those who are missing. */
-static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity) {
+/* "2, 5, 7": those who have not come, or are not `ready`. */
+static int heti_tcp_missing(const heti_tcp *m, int ready, char *text, size_t capacity) {
     size_t length = 0;
     int missing = 0;
     text[0] = 0;
     for (int p = m->process + 1; p < m->processes; p++) {
-        if (m->peer[p].socket >= 0) continue;
+        if (ready ? m->peer[p].ready : m->peer[p].socket >= 0) continue;
         if (length < capacity) {
             const int n = snprintf(text + length, capacity - length, "%s%d", missing > 0 ? ", " : "", p);
             length += HETI_CAST(size_t, n);
@@ -1964,10 +1966,10 @@ static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity) {
 static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
     char text[100];
     int missing;
-    while ((missing = heti_tcp_missing(m, text, sizeof text)) > 0) {
+    while ((missing = heti_tcp_missing(m, 0, text, sizeof text)) > 0) {
         const double now = heti_tcp_now();
         struct pollfd *f = m->polls;
-        const int watched = m->process > 0 ? 1 : m->processes, peers = 1 + HETI_TCP_GUESTS;
+        const int peers = 1 + HETI_TCP_GUESTS;
         heti_tcp_tell_waiting(m, text, "");
         if (now > m->deadline)
             return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come "
@@ -1975,9 +1977,9 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
                                                            text);
         heti_tcp_watch(&f[0], m->listener, POLLIN);
         for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_watch(&f[1 + i], m->guest[i].socket, POLLIN);
-        for (int i = 0; i < watched; i++) heti_tcp_watch(&f[peers + i], m->peer[i].socket, POLLIN);
-        if (heti_tcp_poll(f, peers + watched, m->deadline - now < 0.5 ? m->deadline - now : 0.5) < 0) continue;
-        for (int i = 0; i < watched; i++)
+        for (int i = 0; i < m->processes; i++) heti_tcp_watch(&f[peers + i], m->peer[i].socket, POLLIN);
+        if (heti_tcp_poll(f, peers + m->processes, m->deadline - now < 0.5 ? m->deadline - now : 0.5) < 0) continue;
+        for (int i = 0; i < m->processes; i++)
             if (f[peers + i].revents != 0) {
                 const het_result result = heti_tcp_look_after(m, i, error);
                 if (result != HET_OK) return result;
@@ -2023,7 +2025,8 @@ static void heti_tcp_begin_hello(unsigned char hello[HETI_TCP_HELLO]) {
     heti_tcp_put(hello + 8, 4, HETI_TCP_VERSION);
 }
 
-/* Knocks at process `to`, and both prove that they know the secret. 0: why not. */
+/* Knocks at process `to`, and both prove that they know the secret: HETI_TCP_WELCOME. Else why not;
+   HETI_TCP_LATER: `to` is a process, with another secret. */
 static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tcp_why *why) {
     unsigned char knock[HETI_TCP_HELLO], number[HETI_TCP_PROOF], proof[HETI_TCP_PROOF], expected[HETI_TCP_PROOF];
     size_t size = 0;
@@ -2037,16 +2040,18 @@ static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tc
     heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
     if (!heti_tcp_write_all(s, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
         until) != HETI_TCP_PROVED || size != sizeof proof)
-        return heti_tcp_because(why, 0, "it takes no proof of this secret: do all processes have the same one?");
-    if (heti_tcp_same(proof, expected, sizeof proof)) return 1;
-    return heti_tcp_because(why, 0, "its proof of the secret is wrong");
+        return heti_tcp_because(why, HETI_TCP_LATER, "it takes no proof of this secret: do all processes have the same "
+                                                     "one?");
+    if (heti_tcp_same(proof, expected, sizeof proof)) return HETI_TCP_WELCOME;
+    return heti_tcp_because(why, HETI_TCP_LATER, "its proof of the secret is wrong");
 }
 
 /* Says hello and waits for the answer: HETI_TCP_WELCOME, HETI_TCP_REFUSED and why, else why not
    yet. */
 static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, heti_tcp_why *why) {
     unsigned char hello[HETI_TCP_HELLO];
-    if (!heti_tcp_meet(m, s, to, until, why)) return 0;
+    const int kind = heti_tcp_meet(m, s, to, until, why);
+    if (kind != HETI_TCP_WELCOME) return kind;
     heti_tcp_begin_hello(hello);
     heti_tcp_put(hello + 12, 4, HETI_CAST(uint64_t, m->processes));
     heti_tcp_put(hello + 16, 4, HETI_CAST(uint64_t, m->process));
@@ -2078,22 +2083,21 @@ static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, 
     const double now = heti_tcp_now(), until = now + seconds < m->deadline ? now + seconds : m->deadline;
     unsigned char entry[HETI_TCP_ENTRY];
     int kind = 0, s;
+    heti_tcp_name(m->peer[to].address, sizeof m->peer[to].address, address, length);
     heti_tcp_pack(entry, address);
     if (m->near_only && !heti_tcp_is_loopback(entry))
         return heti_tcp_because(why, 0, "not a loopback address: there is no secret");
     s = heti_tcp_dial(address, length, until, why);
     if (s < 0) return 0;
-    if (to == 0 && m->listener < 0 && m->process + 1 < m->processes) {
+    if (to == 0 && m->process + 1 < m->processes) {
+        heti_tcp_close_socket(&m->listener); /* at the address of an earlier attempt */
         m->listener = heti_tcp_listen_beside(m, s);
         if (m->listener < 0) (void)heti_tcp_because(why, 0, "no port to listen at: %s", strerror(errno));
     }
     if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to, until, why);
-    if (kind != HETI_TCP_WELCOME) {
-        (void)close(s);
-        return kind;
-    }
+    if (kind == HETI_TCP_LATER || kind == HETI_TCP_REFUSED) m->said = *why;
+    if (kind != HETI_TCP_WELCOME) heti_tcp_close_socket(&s);
     m->peer[to].socket = s;
-    heti_tcp_name(m->peer[to].address, sizeof m->peer[to].address, address, length);
     return kind;
 }
 
@@ -2256,21 +2260,18 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
 
 /* Comes to process 0, which may not be there yet. */
 static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
-    heti_tcp_why why, told;
+    heti_tcp_why why;
     char where[1100];
     double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3; /* for one there who says nothing */
     int kind = 0;
-    why.text[0] = told.text[0] = 0;
+    why.text[0] = 0;
     if (d->file != NULL) (void)snprintf(where, sizeof where, " (file %s)", d->file);
     else (void)snprintf(where, sizeof where, " at %s port %d", d->host, HETI_CAST(int, d->port));
     for (;;) {
         int port, last = HETI_CAST(int, d->port + d->ports) - 1;
         if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, &why);
-        for (port = HETI_CAST(int, d->port); d->file == NULL && port <= last && kind != HETI_TCP_WELCOME; port++) {
+        for (port = HETI_CAST(int, d->port); d->file == NULL && port <= last && kind != HETI_TCP_WELCOME; port++)
             kind = heti_tcp_come_to(m, d->host, port, seconds, &why);
-            if (kind == HETI_TCP_LATER || kind == HETI_TCP_REFUSED) told = why;
-            if (kind == HETI_TCP_REFUSED && d->ports == 1) break;
-        }
         if (kind == HETI_TCP_WELCOME) return HET_OK;
         if (kind == HETI_TCP_REFUSED)
             return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %s", why.text);
@@ -2280,9 +2281,9 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
-    const int more = told.text[0] != 0 && strcmp(told.text, why.text) != 0;
+    const int more = m->said.text[0] != 0 && strcmp(m->said.text, why.text) != 0;
     return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s",
-                         where, why.text, more ? "; it was, and said: " : "", more ? told.text : "");
+                         where, why.text, more ? "; it was, and said: " : "", more ? m->said.text : "");
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
@@ -2309,16 +2310,14 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
 /* Process 0: until all have connected to all. */
 static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
     heti_tcp_why text;
+    char names[100];
     int p, waits;
-    for (;;) {
-        for (p = 0, waits = 0; p < m->processes; p++) {
-            heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
-            waits += m->polls[p].fd >= 0;
-        }
-        if (waits == 0) return HET_OK;
+    while ((waits = heti_tcp_missing(m, 1, names, sizeof names)) > 0) {
         if (heti_tcp_now() > m->deadline)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT,
-                                 "het_tcp_open: time is up, %d processes have not connected to the others", waits);
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes have not "
+                                                           "connected to the others: %s", waits, m->processes, names);
+        for (p = 0; p < m->processes; p++)
+            heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
         if (heti_tcp_poll(m->polls, m->processes, m->deadline - heti_tcp_now()) < 0) continue;
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
@@ -2327,6 +2326,7 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
                 return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %s", p, text.text);
         }
     }
+    return HET_OK;
 }
 
 /* The others: connects to all processes between 0 and this one, and has those above come. */
@@ -2360,7 +2360,6 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
             if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break;
         } while (kind != HETI_TCP_REFUSED);
         if (kind == HETI_TCP_WELCOME) continue;
-        heti_tcp_name(m->peer[p].address, sizeof m->peer[p].address, &address, length);
         return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                              "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
                              m->peer[p].address, why.text);
@@ -2552,11 +2551,6 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
     return HET_OK;
 }
 
-static void heti_tcp_close_socket(int *s) {
-    if (*s >= 0) (void)close(*s);
-    *s = -1;
-}
-
 static void heti_tcp_end_opening(heti_tcp *m) {
     heti_tcp_close_socket(&m->listener);
     for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_close_socket(&m->guest[i].socket);
@@ -2586,9 +2580,15 @@ static void heti_tcp_join(heti_tcp *m) {
 
 static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error *error) {
     const char *name = d->run != NULL ? d->run : "";
+    const rlim_t most = HETI_CAST(rlim_t, m->processes) + 1 + HETI_TCP_GUESTS;
+    struct rlimit files;
     const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, name, strlen(name));
     m->run = run;
     if (m->processes == 1) return heti_tcp_start_thread(m, error);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most) /* poll would take no more either */
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: %d processes take up to %d open files, this one "
+                                                       "may have %llu (ulimit -n)", m->processes, HETI_CAST(int, most),
+                                                       HETI_CAST(unsigned long long, files.rlim_cur));
     m->logger = d->logger;
     m->near_only = d->secret_size == 0 && d->file == NULL && !d->insecure;
     if (m->near_only && !heti_tcp_is_near(d->host))
