@@ -51,6 +51,30 @@ static inline void catch_signals(void) {
         if (caught[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) sigaction(caught[i], &action, NULL);
 }
 
+/* Until a message from or to process `other`, whose start gave `result`, is there. Not 0: it will not come, also since nothing has been heard of
+   `other` for half a minute. */
+static inline int message_wait(const het_transport *t, het_request *request, int64_t other, het_result result) {
+    enum { DEADLINE = 30 }; /* seconds, as het_layout.deadline */
+    const struct timespec nap = { 0, 100 * 1000 };
+    double begin = seconds_now(), looked = begin;
+    char text[sizeof failure] = "";
+    int64_t process = 0;
+    int32_t done = 0;
+    while (result == HET_OK && t->iface->test(t->self, request, &done) == HET_OK && !done) {
+        const double now = seconds_now();
+        if (now - looked > 1) begin = now; /* this process was stopped itself */
+        looked = now;
+        if (now - begin > 0.005) nanosleep(&nap, NULL);
+        if (text[0] != 0 || now - begin <= DEADLINE || t->iface->silence(t->self, other) <= DEADLINE) continue;
+        snprintf(text, sizeof text, "process %lld: no sign of life for %d s", (long long)other, DEADLINE);
+        t->iface->abort(t->self, HET_ERR_TRANSPORT, text); /* then the request ends, too: only afterwards its memory is free */
+    }
+    if (text[0] != 0) return fail(FAILED, "%s", text);
+    if (done) return 0;
+    if (t->iface->aborted(t->self, &process, text, sizeof text) != HET_OK) return fail(FAILED, "process %lld failed: %s", (long long)process, text);
+    return fail(FAILED, "%s: %s", t->iface->name, t->iface->last_error(t->self));
+}
+
 static inline void stop_send(stopper *s, unsigned char byte) {
     s->byte[0] = byte;
     s->told = s->transport->iface->isend(s->transport->self, 0, HETRAIN_CALLERS_CHANNEL, s->byte, 1, s->request) == HET_OK;
@@ -107,7 +131,6 @@ static inline int stop_seen(stopper *s) {
 /* After the last step, with the status so far: the bytes that are still to come do. */
 static inline int stop_end(stopper *s, int status) {
     const int64_t first = s->process == 0 ? 1 : 0, end = s->process == 0 ? s->processes : 1;
-    const struct timespec nap = { 0, 200 * 1000 };
     int64_t p;
     stop_pipe = -1;
     if (s->running) {
@@ -119,13 +142,8 @@ static inline int stop_end(stopper *s, int status) {
     }
     if (status != 0 || s->processes < 2) return status;
     if (s->process > 0 && !s->told) stop_send(s, 0);
-    for (p = first; p < end; p++) {
-        int32_t done = 0;
-        while (!done && s->transport->iface->test(s->transport->self, &s->request[p], &done) == HET_OK)
-            if (!done) nanosleep(&nap, NULL);
-        if (!done) return fail(FAILED, "%s: %s", s->transport->iface->name, s->transport->iface->last_error(s->transport->self));
-    }
-    return 0;
+    for (p = first; p < end && status == 0; p++) status = message_wait(s->transport, &s->request[p], p, HET_OK); /* of the others to process 0 */
+    return status;
 }
 
 /* After the transport is closed: it has let go of the requests. */

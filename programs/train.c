@@ -578,17 +578,10 @@ static int open_source(job *j, source *to, const char *option_name, const char *
 static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
     const het_transport_iface *t = j->transport.iface;
     het_request request;
-    char text[sizeof failure];
-    int64_t process = 0;
-    int32_t done = 0;
     het_result result;
     memset(&request, 0, sizeof request);
     result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
-    while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
-    if (result == HET_OK) return 0;
-    if (t->aborted(j->transport.self, &process, text, sizeof text) != HET_OK)
-        return fail(FAILED, "process %lld failed: %s", (long long)process, text);
-    return fail(FAILED, "%s: %s", t->name, t->last_error(j->transport.self));
+    return message_wait(&j->transport, &request, to >= 0 ? to : from, result);
 }
 
 static int grown_write(void *user, const void *from, size_t size) {

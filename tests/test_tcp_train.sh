@@ -16,6 +16,19 @@ run=(--data text --model gpt2:layers=3,width=32,heads=2,context=16 --length 16 -
 hash=$(grep '^weights' out)
 report "$([ -n "$hash" ]; echo $?)" 'one process' "$(cat out)"
 
+# Process 1 of two stops while it reads its data. Process 0, which waits for it before the first step, has half a minute; it is looked at in the end
+if [ -d /proc/self/fd ]; then
+    truncate -s 4G sparse
+    for i in 0 1; do
+        data=(text sparse)
+        "$program" --world "$i/2@file:$work/silent" "${run[@]}" --data "${data[i]}" --steps 8 --devices cpu:1 > silent.$i 2>&1 < /dev/null &
+        silent[i]=$!
+    done
+    trap 'kill -9 "${silent[1]}"; rm -rf "$work"' EXIT
+    for _ in $(seq 3000); do find "/proc/${silent[1]}/fd" -lname '*/sparse' 2> /dev/null | grep -q . && break; sleep 0.01; done
+    kill -STOP "${silent[1]}"
+fi
+
 # together PROCESSES OPTION...: all of them, with --world; their output is in out.0 and so on. Succeeds when all do
 together() {
     local n=$1 i status=0 children=()
@@ -385,5 +398,16 @@ for i in 0 1 2; do killed $i --plan pp; done
 kept='{"pipelines":[{"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
 killed 2 --plan "$kept"
 killed 1 --plan "$kept" --shard weights
+if [ ${#silent[@]} = 2 ]; then
+    wait "${silent[0]}"
+    status=$?
+    kill -9 "${silent[1]}"
+    wait "${silent[1]}" 2> /dev/null
+    trap 'rm -rf "$work"' EXIT
+    report "$([ $status = 1 ] && grep -qx 'train: process 1: no sign of life for 30 s' silent.0; echo $?)" \
+        'a process that stops before the first step is named' "status $status" "$(cat silent.0)"
+else
+    leave_out 'there is no /proc: a process that stops before the first step was not tried'
+fi
 
 finish
