@@ -9504,7 +9504,6 @@ static het_result heti_check_world(heti_rank *r, double waited) {
                              "rank %d, step %d, action %s: no sign of life for %g s; the deadline is %g s",
                              ctx->world.first_rank + i, ctx->step + 1, at.text, now - since, deadline);
     }
-    if (!transport->iface) return HET_OK;
     HETI_TRY(heti_check_aborted(ctx, &r->error));
     for (int64_t i = 0; i < ctx->world.processes; i++) {
         const double silence = i == ctx->world.process ? 0.0 : transport->iface->silence(transport->self, i);
@@ -9693,7 +9692,7 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` is for the
    message of a rank that waits too long. */
 static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what) {
-    const double start = heti_now();
+    double start = heti_now();
     const double awake = start + (heti_is_slow(r) && r->ctx->world.processes > 1 ? 0.0 : 50e-6); /* looks are work */
     double looked = start;
     for (;;) {
@@ -9705,6 +9704,8 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r->ctx, &r->error));
         if (now - looked > 0.04) {
+            /* this process was stopped: that it has not heard of others says nothing */
+            if (now - looked > 1.0 + 0.1 * r->ctx->desc.layout.deadline) start = now;
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.layout.stall_deadline)
@@ -9736,19 +9737,20 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post) {
     post->state = HETI_POST_IDLE;
 }
 
-/* One turn of waiting outside a step, since `start`, for `what`. */
-static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
+/* One turn of waiting for `what` outside a step, since since[0]; the last turn was at since[1]. */
+static het_result heti_wait_turn(het_ctx *ctx, double since[2], const char *what) {
     const het_transport_iface *iface = ctx->world.transport.iface;
+    const double now = heti_now(), deadline = ctx->desc.layout.deadline;
+    if (now - since[1] > 1.0 + 0.1 * deadline) since[0] = now; /* see heti_wait, heti_check_world */
+    since[1] = now;
     HETI_TRY(heti_check_cancel(ctx, &ctx->error));
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
-    /* see heti_check_world */
-    for (int64_t i = 0; i < ctx->world.processes && heti_now() - start > ctx->desc.layout.deadline; i++)
-        if (i != ctx->world.process && iface->silence(ctx->world.transport.self, i) > ctx->desc.layout.deadline)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i,
-                             ctx->desc.layout.deadline);
-    if (heti_now() - start > ctx->desc.layout.stall_deadline)
+    for (int64_t i = 0; i < ctx->world.processes && now - since[0] > deadline; i++)
+        if (i != ctx->world.process && iface->silence(ctx->world.transport.self, i) > deadline)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, deadline);
+    if (now - since[0] > ctx->desc.layout.stall_deadline)
         return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for %s; the stall deadline is %g s",
-                         heti_now() - start, what, ctx->desc.layout.stall_deadline);
+                         now - since[0], what, ctx->desc.layout.stall_deadline);
     HETI_YIELD();
     return HET_OK;
 }
@@ -9762,14 +9764,13 @@ static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
 
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
     const het_transport_iface *iface = ctx->world.transport.iface;
-    const double start = heti_now();
+    double since[2] = { heti_now(), heti_now() };
     int32_t done = 0;
-    for (;;) {
-        if (iface->test(ctx->world.transport.self, request, &done) != HET_OK)
-            return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
+    while (iface->test(ctx->world.transport.self, request, &done) == HET_OK) {
         if (done) return HET_OK;
-        HETI_TRY(heti_wait_turn(ctx, start, "another process"));
+        HETI_TRY(heti_wait_turn(ctx, since, "another process"));
     }
+    return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
 }
 
 /* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
@@ -9996,7 +9997,7 @@ static int64_t heti_ops_of(const het_ctx *ctx, int64_t g) {
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const heti_communicator *group = &ctx->share.group[g];
-    const double start = heti_now();
+    double since[2] = { heti_now(), heti_now() };
     int64_t i, missing = 1;
     for (i = 0; i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
@@ -10023,7 +10024,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
             char what[80];
             (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", group->member[0],
                               group->member[group->members - 1]);
-            HETI_TRY(heti_wait_turn(ctx, start, what));
+            HETI_TRY(heti_wait_turn(ctx, since, what));
         }
     }
     return HET_OK;

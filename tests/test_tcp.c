@@ -1256,6 +1256,49 @@ static void case_gradients(int number) {
     close_good(&t);
 }
 
+/* Both processes are stopped for longer than the deadline, the last one goes on last: before a step (0), while contexts are made (1). */
+static void case_suspended(int number) {
+    het_transport t = open_default();
+    support_batch batch;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_LLAMA);
+    desc.limits.max_tokens = 32;
+    desc.layout.transport = t;
+    desc.layout.deadline = desc.layout.stall_deadline = 1.5;
+    support_batch_start(&batch);
+    support_batch_sequence(&batch, 20, desc.model.vocab, 0, 1);
+    if (me == 1 && number == 1) raise(SIGSTOP);
+    CHECK(het_create(&desc, &ctx, &error) == HET_OK);
+    if (me == 1 && number == 0) raise(SIGSTOP);
+    if (het_step(ctx, &batch.batch, 1, NULL) != HET_OK) fprintf(stderr, "process %d: %s\n", me, het_last_error(ctx));
+    CHECK(het_get_step(ctx) == 1);
+    support_batch_end(&batch);
+    het_destroy(ctx);
+    close_good(&t);
+}
+
+static void suspended(void **state) {
+    pid_t child[2];
+    int number, i, status, wrong = 0;
+    (void)state;
+    for (number = 0; number < 2; number++) {
+        for (i = 0; i < 2; i++) child[i] = start(2, i, case_suspended, number);
+        assert_int_equal(waitpid(child[1], &status, WUNTRACED), child[1]);
+        nap(0.4);
+        assert_int_equal(kill(child[0], SIGSTOP), 0);
+        nap(3);
+        for (i = 0; i < 2; i++, nap(0.4)) assert_int_equal(kill(child[i], SIGCONT), 0);
+        for (i = 0; i < 2; i++) {
+            assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+            wrong |= status;
+        }
+        assert_int_equal(wrong, 0);
+    }
+}
+
 /* Process 1 is given something else: the error names what, with both values and both processes, and nobody hangs. */
 static void case_differs(int number) {
     static const char *const words[] = { "max_tokens=32|max_tokens=48", "seed=0|seed=7", "learning_rate=|learning_rate=0.5", "dropout=0.1|dropout=0",
@@ -1588,6 +1631,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(files, by_file, leave),
         cmocka_unit_test_setup_teardown(hosts, by_file, leave),
         cmocka_unit_test_setup_teardown(gradients, by_file, leave),
+        cmocka_unit_test_setup_teardown(suspended, by_file, leave),
         cmocka_unit_test_setup_teardown(differs, by_file, leave),
         cmocka_unit_test_setup_teardown(faults, by_file, leave),
         cmocka_unit_test_setup_teardown(memory, by_file, leave),
