@@ -179,12 +179,12 @@ static inline int fail(int status, const char *format, ...) {
 }
 
 /* Every program begins with this. The number of a standard stream that is closed would go to the next file opened, and what is printed into that
-   file. A pipe that nobody reads is an error of writing, not the program's end. */
+   file. A pipe that nobody reads, or a file that may not grow (ulimit -f), is an error of writing, not the program's end. */
 static inline void program_begin(void) {
     int handle;
     for (handle = 0; handle < 3; handle++)
         if (fcntl(handle, F_GETFD) < 0) (void)open("/dev/null", handle == STDOUT_FILENO ? O_RDONLY : O_RDWR);
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN), signal(SIGXFSZ, SIG_IGN);
 }
 
 /* And ends with this: the exit status, 1 where not all that was printed could be written. */
