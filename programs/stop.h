@@ -55,7 +55,7 @@ static inline void catch_signals(void) {
    `other` for half a minute. */
 static inline int message_wait(const het_transport *t, het_request *request, int64_t other, het_result result) {
     enum { DEADLINE = 30 }; /* seconds, as het_layout.deadline */
-    const struct timespec nap = { 0, 100 * 1000 };
+    struct timespec nap = { 0, 0 };
     double begin = seconds_now(), looked = begin;
     char text[sizeof failure] = "";
     int64_t process = 0;
@@ -64,6 +64,7 @@ static inline int message_wait(const het_transport *t, het_request *request, int
         const double now = seconds_now();
         if (now - looked > 1) begin = now; /* this process was stopped itself */
         looked = now;
+        nap.tv_nsec = (long)(1e7 * (now - begin < 1 ? now - begin : 1)); /* to see it at once costs a processor */
         if (now - begin > 0.005) nanosleep(&nap, NULL);
         if (text[0] != 0 || now - begin <= DEADLINE || t->iface->silence(t->self, other) <= DEADLINE) continue;
         snprintf(text, sizeof text, "process %lld: no sign of life for %d s", (long long)other, DEADLINE);

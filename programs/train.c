@@ -285,6 +285,7 @@ typedef struct job {
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int all_end;                    /* an error that every process knows by itself: nobody has to be told */
+    int finished;                   /* all that is done together has been done */
     experts_model experts;          /* --experts */
     islands sea;                    /* --islands: what is between this one and the others */
     het_launch launch;              /* what started them */
@@ -2386,7 +2387,9 @@ static int run(job *j, int argc, char **argv) {
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
     loader_end(&j->loader);
     status = stop_end(&j->stop, status);
-    return status != 0 ? status : finish(j);
+    if (status == 0) status = finish(j);
+    j->finished = status == 0;
+    return status;
 }
 
 /* ---- several processes ---------------------------------------------------------------------------------------------------- */
@@ -2471,6 +2474,16 @@ static int open_transport(job *j, int *argc, char ***argv) {
 #endif
 }
 
+/* The other processes end well where process 0, which writes for all, does. */
+static int await_files(const job *j) {
+    grown_text nothing;
+    int status;
+    memset(&nothing, 0, sizeof nothing);
+    status = spread_text(j, &nothing);
+    free(nothing.text);
+    return status;
+}
+
 static int close_transport(job *j, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
@@ -2503,6 +2516,7 @@ static int program(int argc, char **argv) {
         const int failed = ferror(j->log);
         if ((fclose(j->log) != 0 || failed) && status == 0) status = fail(FAILED, "cannot write %s: lines are missing", j->log_path);
     }
+    if (status == 0 && j->finished) status = await_files(j);
     folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
     folder_close(&j->folder);
     het_outer_destroy(j->sea.outer);

@@ -118,6 +118,19 @@ report "$([ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'one process goes on
 together 3 --data text --resume from --devices cpu:1 --hash --quiet
 report "$([ $? = 0 ] && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'three processes go on' "$(tail -n 5 out)"
 
+# what process 0 cannot write in the end is an error of all
+for option in '--log /dev/full' '--trace /dev/full'; do
+    statuses=
+    for i in 0 1; do
+        # shellcheck disable=SC2086
+        timeout 60 "$program" --world "$i/2@file:$work/meeting" "${run[@]}" --steps 2 --devices cpu:1 $option > out.$i 2>&1 < /dev/null &
+        children[i]=$!
+    done
+    for i in 0 1; do wait "${children[i]}"; statuses="$statuses $?"; done
+    report "$([[ "$statuses" =~ ^\ [12]\ 1$ ]] && grep -q 'train: .*/dev/full.*' out.0 && [ ! -s out.1 ]; echo $?)" "$option: no process ends with status 0" "$statuses" \
+        "$(cat out.0 out.1)"
+done
+
 # ---- host and port, as variables and as an option ----
 free_port() { # one that nobody listens at now
     local port
