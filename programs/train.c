@@ -2453,8 +2453,9 @@ static int open_transport(job *j, int *argc, char ***argv) {
     if (result == HET_OK && place.processes == 0 && (secret_file != NULL || secret.insecure))
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");
-    if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
     if (apart && place.processes > 1) j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
+    if (apart) place.seconds = 24 * 3600; /* one that is started again has to wait for the others' next join */
+    if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
     memset(&secret, 0, sizeof secret);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {

@@ -23,6 +23,10 @@ ended() { # ended N: waits for all; the hashes, one if they are one
     [ $status = 0 ] && [ "$(wc -l <<< "$hash")" = 1 ] && [ "$hash" != none ]
 }
 
+# One that was started again has to wait for the others' next join, longer than processes of one run wait; the other comes in the end
+"$program" --world "1/2@file:$work/late" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > late.1 2>&1 < /dev/null &
+late=$! begin=$SECONDS
+trap 'kill "$late" 2> /dev/null; rm -rf "$work"' EXIT
 island 0 2 --steps 12 --islands 4 --devices cpu:1
 island 1 2 --steps 12 --islands 4 --devices cpu:1,cpu:1 --plan pp
 ended 2; report $? 'two islands over TCP, one of two ranks: one hash' "$hash" "$(cat out.0 out.1)"
@@ -91,4 +95,10 @@ island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
 island 1 2 --steps 12 --islands 4 --devices cpu:1
 ended 2
 report "$([ $? != 0 ] && grep -q 'other settings' out.0 out.1; echo $?)" 'islands with other settings' "$(cat out.0 out.1)"
+while [ $((SECONDS - begin)) -lt 125 ]; do sleep 1; done
+timeout -k 5 60 "$program" --world "0/2@file:$work/late" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > late.0 2>&1 < /dev/null
+status=$?
+wait "$late" && [ $status = 0 ]
+report "$([ $? = 0 ] && [ "$(grep -h '^weights' late.0 late.1 | sort -u)" = "$plain" ]; echo $?)" 'an island waits for the others for more than two minutes' \
+    "$(cat late.0 late.1)"
 finish
