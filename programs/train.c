@@ -629,6 +629,16 @@ static int spread_text(const job *j, grown_text *g) {
     return status;
 }
 
+/* Process 0, which writes for all, has written what it had to. That takes what the disk takes: the others have no deadline but for its silence. */
+static int await_files(const job *j) {
+    grown_text nothing;
+    int status;
+    memset(&nothing, 0, sizeof nothing);
+    status = spread_text(j, &nothing);
+    free(nothing.text);
+    return status;
+}
+
 /* A name and its value, each with a 0 behind it. 0: no memory. */
 static int put_term(grown_text *g, const char *name, const char *value) {
     return grown_write(g, name, strlen(name) + 1) == 0 && grown_write(g, value, strlen(value) + 1) == 0;
@@ -1302,6 +1312,7 @@ static int save(job *j) {
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
     if (j->set.verify > 0 && (status = verify(j)) != 0) return status;
+    if ((status = saver_wait(&j->save)) != 0 || (status = await_files(j)) != 0) return status;
     collect_options(j, &j->kept);
     return saver_start(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files);
 }
@@ -2473,16 +2484,6 @@ static int open_transport(job *j, int *argc, char ***argv) {
     return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi), or set MASTER_ADDR and MASTER_PORT",
                 launch.launcher, (long long)launch.size);
 #endif
-}
-
-/* The other processes end well where process 0, which writes for all, does. */
-static int await_files(const job *j) {
-    grown_text nothing;
-    int status;
-    memset(&nothing, 0, sizeof nothing);
-    status = spread_text(j, &nothing);
-    free(nothing.text);
-    return status;
 }
 
 static int close_transport(job *j, int status) {
