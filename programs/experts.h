@@ -40,23 +40,36 @@ static inline int experts_read(const char *spec, het_experts *e) {
     return 0;
 }
 
-/* A config.json becomes that of the model without experts, in place: keys that het_model_from_json would refuse get names it steps over. */
+/* A config.json becomes that of the model without experts, in place: keys that het_model_from_json would refuse, or that mean something else in
+   Qwen3-MoE, get names it steps over. */
 static inline void experts_hide(char *text) {
-    static const char *const keys[] = { "\"num_experts\"", "\"architectures\"" };
+    static const char *const keys[] = { "\"num_experts\"", "\"num_local_experts\"", "\"architectures\"", "\"use_sliding_window\"",
+                                       "\"layer_types\"" };
     char *at;
-    int i;
-    for (i = 0; i < 2; i++)
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if ((at = strstr(text, keys[i])) != NULL) at[1] = '_';
     at = strstr(text, "\"model_type\"");
     if (at != NULL && (at = strchr(at, ':')) != NULL && (at = strstr(at, "_moe\"")) != NULL) memcpy(at, "\"    ", 5);
 }
 
+/* What Qwen3-MoE reads otherwise than Qwen3: a window is every layer's, whatever max_window_layers is, and heads are the width's parts unless
+   head_dim is there. */
+typedef struct experts_attention {
+    int64_t window, head_size; /* 0: none; not said */
+    int slides;                /* use_sliding_window */
+} experts_attention;
+
 /* One key of a config.json: Qwen3-MoE's, and ours for what that does not have. */
-static inline void experts_config_key(het_json *j, const char *key, het_experts *e) {
+static inline void experts_config_key(het_json *j, const char *key, het_experts *e, experts_attention *a) {
     int64_t step = 1;
     double real = 0;
     int yes = 0;
-    if (strcmp(key, "num_experts") == 0) het_json_integer(j, &e->experts);
+    if (strcmp(key, "num_experts") == 0 || strcmp(key, "num_local_experts") == 0) het_json_integer(j, &e->experts);
+    else if (het_json_peek(j) == HET_JSON_NULL) het_json_null(j), a->window = strcmp(key, "sliding_window") == 0 ? 0 : a->window;
+    else if (strcmp(key, "use_sliding_window") == 0) het_json_boolean(j, &a->slides);
+    else if (strcmp(key, "sliding_window") == 0) het_json_integer(j, &a->window);
+    else if (strcmp(key, "head_dim") == 0) het_json_integer(j, &a->head_size);
     else if (strcmp(key, "num_experts_per_tok") == 0) het_json_integer(j, &e->used);
     else if (strcmp(key, "moe_intermediate_size") == 0) het_json_integer(j, &e->width);
     else if (strcmp(key, "norm_topk_prob") == 0) het_json_boolean(j, &yes), e->renormalize = yes ? HET_YES : HET_NO;
@@ -65,22 +78,24 @@ static inline void experts_config_key(het_json *j, const char *key, het_experts 
     else if (strcmp(key, "hetrain_drop") == 0) het_json_skip(j), e->drop = HET_DROP_PROBABILITY;
     else if (strcmp(key, "hetrain_route") == 0) het_json_skip(j), e->route = HET_ROUTE_HASH;
     else if (strcmp(key, "decoder_sparse_step") == 0) het_json_integer(j, &step);
-    else if (strcmp(key, "mlp_only_layers") == 0 && het_json_peek(j) == HET_JSON_ARRAY) /* or null */
+    else if (strcmp(key, "mlp_only_layers") == 0)
         step -= het_json_enter(j, HET_JSON_ARRAY) && het_json_next(j, NULL, 0, NULL);
     else het_json_skip(j);
     if (step != 1) het_json_fail(j, "experts in some layers alone are not supported");
 }
 
-/* What a config.json says of experts; without num_experts there are none. */
-static inline int experts_of_config(const char *option_name, const char *path, const char *text, size_t length, het_experts *e) {
+/* What a config.json says of experts; without num_experts, or num_local_experts as transformers 5 writes it, there are none. */
+static inline int experts_of_config(const char *option_name, const char *path, const char *text, size_t length, het_experts *e, experts_attention *a) {
     het_json j = het_json_start(text, length);
     char key[64];
     size_t key_length;
     memset(e, 0, sizeof *e);
-    if (strstr(text, "\"num_experts\"") == NULL) return 0;
+    memset(a, 0, sizeof *a);
+    if (strstr(text, "\"num_experts\"") == NULL && strstr(text, "\"num_local_experts\"") == NULL) return 0;
+    a->window = 4096; /* as below */
     e->renormalize = HET_NO, e->used = 8; /* transformers' defaults of norm_topk_prob and num_experts_per_tok */
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) experts_config_key(&j, key, e);
+    while (het_json_next(&j, key, sizeof key, &key_length)) experts_config_key(&j, key, e, a);
     if (j.rule != NULL) return fail(BAD_INPUT, "%s %s: byte %lld: %s", option_name, path, (long long)j.rule_at, j.rule);
     return 0;
 }
@@ -89,9 +104,13 @@ static inline int experts_of_config(const char *option_name, const char *path, c
 static inline int model_with_experts(const char *option_name, const char *path, char *text, size_t length, het_model_desc *model, het_experts *e) {
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
-    const int status = experts_of_config(option_name, path, text, length, e);
+    experts_attention own;
+    const int status = experts_of_config(option_name, path, text, length, e, &own);
     if (e->experts > 0) experts_hide(text);
     if (status == 0) result = het_model_from_json(text, length, model, &error);
+    if (status == 0 && result == HET_OK && own.slides) model->window = own.window;
+    if (status == 0 && result == HET_OK && e->experts > 0 && model->family == HET_QWEN3 && own.head_size == 0)
+        model->head_size = model->width / model->heads;
     return result == HET_OK ? status : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
 }
 

@@ -698,6 +698,32 @@ accepts 'are merged' merge "${other[@]}" --adapter factors --out merged
 says merged/config.json
 accepts 'which generates' generate --tokens 10 --prompt line --init merged
 
+# what transformers 5 writes of a Qwen3-MoE, or leaves out, is the same model: num_local_experts, no head_dim, no max_window_layers
+loss_with() { # the loss of `nine` with a changed config.json
+    sed "$1" nine/config.json > gates/config.json
+    accepts "a loss with $1" evaluate --init nine/model.safetensors --model gates/config.json --data text --json
+    loss=$(grep -o '"loss":[0-9.]*' out)
+}
+loss_with ''
+same=$loss
+for change in 's/"num_experts"/"num_local_experts"/' '/"head_dim"/d' '/"max_window_layers"/d'; do
+    loss_with "$change"
+    report "$([ -n "$same" ] && [ "$same" = "$loss" ]; echo $?)" "$change changes nothing" "$same" "$loss"
+done
+window='s/"use_sliding_window": false/"use_sliding_window": true/; s/"sliding_window": null/"sliding_window": 3/'
+loss_with "$window"
+slides=$loss
+report "$([ "$same" != "$loss" ]; echo $?)" 'a window changes it' "$same" "$loss"
+for change in '/"max_window_layers"/d' 's/"max_window_layers": 0/"max_window_layers": 28/'; do
+    loss_with "$window; $change"
+    report "$([ "$slides" = "$loss" ]; echo $?)" "it is every layer's, also with $change" "$slides" "$loss"
+done
+loss_with 's/"num_experts"/"num_local_experts"/; '"$window"'; /"max_window_layers"/d'
+accepts 'such a model is converted' convert "${other[@]}" --out converted --overwrite
+report "$(grep -q '"model_type": "qwen3_moe"' converted/config.json; echo $?)" 'to a Qwen3-MoE' "$(cat converted/config.json)"
+accepts 'with a loss' evaluate --init converted --data text --json
+report "$([ "$loss" = "$(grep -o '"loss":[0-9.]*' out)" ]; echo $?)" 'that stays' "$loss" "$(cat out)"
+
 # a checkpoint without a model, whose checksums are right
 if command -v python3 > /dev/null; then
     cp -r kept/step-00000002 hollow

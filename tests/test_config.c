@@ -195,7 +195,8 @@ static void sizes_and_shapes(void **state)
 static void kept_keys(void **state)
 {
     static const char base[] = "{\"eos_token_id\": [2, 7], \"hidden_size\": 9999, \"torch_dtype\": \"bfloat16\", \"note\": \"\\u00e9 \\\"x\\\"\", "
-                               "\"id2label\": {\"0\": [1, 2.50]}}";
+                               "\"id2label\": {\"0\": [1, 2.50]}, \"num_experts\": 0, \"num_local_experts\": null}";
+    static const char routed[] = "{\"model_type\": \"qwen3_moe\", \"num_local_experts\": 4}";
     static const struct { const char *text; het_result code; int64_t count; const char *words; } ends[] = {
         { "{\"eos_token_id\": 7}", HET_OK, 1, "" }, { "{\"eos_token_id\": [7, 3, 7]}", HET_OK, 2, "" }, { "{\"eos_token_id\": null}", HET_OK, 0, "" },
         { "{}", HET_OK, 0, "" }, { "{\"eos_token_id\": [10, -1, 100000000000]}", HET_OK, 0, "" }, { "", HET_ERR_FORMAT, 0, "byte 0" },
@@ -204,6 +205,7 @@ static void kept_keys(void **state)
         { "{\"eos_token_id\": 1} x", HET_ERR_FORMAT, 0, "byte 20" },
     };
     het_model_desc model = support_model(HET_LLAMA), back;
+    const het_model_desc qwen3 = support_model(HET_QWEN3);
     het_error error = { HET_OK, "" };
     char text[8192];
     int32_t id[4];
@@ -219,6 +221,9 @@ static void kept_keys(void **state)
     assert_true(strstr(text, "9999") == NULL && strstr(text, "bfloat16") == NULL && strstr(text, "null,\n  \"eos") == NULL);
     EXPECT_OK(het_model_from_json(text, length, &back, &error));
     assert_memory_equal(&model, &back, sizeof model);
+    EXPECT_OK(het_model_to_config(&qwen3, HET_ELEMENT_F16, routed, strlen(routed), text, sizeof text, &length)); /* as transformers 5 writes it */
+    assert_non_null(strstr(text, "\"model_type\": \"qwen3_moe\""));
+    EXPECT_OK(het_model_to_config(&model, HET_ELEMENT_F16, base, strlen(base), text, sizeof text, &length));
     assert_int_equal(het_model_to_config(&model, HET_ELEMENT_F16, base, strlen(base), text, length, &length), HET_ERR_LIMIT);
     assert_int_equal(het_model_to_config(&model, HET_ELEMENT_F16, base, 9, text, sizeof text, &length), HET_ERR_FORMAT);
     assert_int_equal(het_model_to_config(NULL, HET_ELEMENT_F16, base, 9, text, sizeof text, &length), HET_ERR_INVALID);

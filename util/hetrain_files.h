@@ -1966,26 +1966,26 @@ static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_len
     }
 }
 
-/* What base has for a key, a plain value; 0: it has none. */
-static int heti_f_base_says(const char *base, size_t base_length, const char *wanted, char *to, size_t capacity) {
-    const char *const keys[] = { wanted, NULL };
+/* What base has for a key or its other name, a plain value; "": it has none. */
+static void heti_f_base_says(const char *base, size_t base_length, const char *key, const char *other, char to[64]) {
+    const char *const keys[] = { key, other, NULL };
     het_json j = het_json_start(base, base_length);
-    int found = 0;
+    to[0] = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (base != NULL && heti_t_key(&j, keys) >= 0) found = heti_f_scalar(&j, to, capacity) != HET_JSON_ERROR;
-    return found;
+    while (base != NULL && heti_t_key(&j, keys) >= 0) (void)heti_f_scalar(&j, to, 64);
 }
 
-/* The whole text up to the closing brace. With num_experts in base it is that of a model with
-   experts, one of transformers where base says so. */
+/* The whole text up to the closing brace. With experts in base, under either of transformers' keys,
+   it is that of a model with experts, one of transformers where base says so. */
 static void heti_f_text_config(heti_t_text *t, const het_model_desc *m, const char *prefix, het_element element,
                                const char *base, size_t base_length) {
     const heti_f_family *family = heti_f_family_of(m);
     const int in = heti_f_in(m);
-    char said[64];
-    const int experts = heti_f_base_says(base, base_length, "num_experts", said, sizeof said);
-    const int theirs = experts && heti_f_base_says(base, base_length, "model_type", said, sizeof said) &&
-                       in == HETI_F_IN_QWEN3 && strcmp(said, "qwen3_moe") == 0;
+    char number[64], type[64];
+    heti_f_base_says(base, base_length, "num_experts", "num_local_experts", number);
+    heti_f_base_says(base, base_length, "model_type", NULL, type);
+    const int experts = number[0] > '0' && number[0] <= '9';
+    const int theirs = experts && in == HETI_F_IN_QWEN3 && strcmp(type, "qwen3_moe") == 0;
     heti_t_format(t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s%s%s\"",
                   theirs ? "Qwen3MoeForCausalLM" : family->architecture, experts && !theirs ? "hetrain_" : prefix,
                   family->type, experts ? "_moe" : "");
