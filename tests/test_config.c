@@ -42,7 +42,10 @@ static void keys_that_change_a_model(void **state)
         { ALL, "\"num_experts\": 0", NULL },
         { ALL, "\"alibi\": true", "alibi|true" }, { ALL, "\"pruned_heads\": {\"0\": [1]}", "pruned_heads" }, { ALL, "\"pruned_heads\": {}", NULL },
         { GATED, "\"partial_rotary_factor\": 0.5", "partial_rotary_factor|0.5" }, { GATED, "\"partial_rotary_factor\": 1.0", NULL },
-        { NEOX, "\"partial_rotary_factor\": 0.5", NULL },
+        { ROTARY, "\"rope_scaling\": {\"rope_type\": \"default\"}, \"rope_parameters\": {\"rope_theta\": 500.0}", "rope_parameters|rope_theta|other" },
+        { ROTARY, "\"rope_parameters\": {\"rope_theta\": 500.0}, \"rope_scaling\": {\"rope_theta\": 500}", "rope_scaling|500|other" },
+        { GATED, "\"rope_parameters\": {\"rope_theta\": 10000.0}, \"rope_scaling\": {\"rope_theta\": 10000.0}", NULL },
+        { GATED, "\"rope_parameters\": {\"rope_theta\": 10000.0}, \"rope_scaling\": {}", NULL },
         { GATED, "\"rope_parameters\": {\"partial_rotary_factor\": 0.25}", "partial_rotary_factor|0.25" },
         { GATED, "\"rotary_pct\": 0.25", "rotary_pct|0.25" }, { GATED, "\"rotary_dim\": 4", "rotary_dim|4" }, { GATED, "\"rotary_dim\": 8", NULL },
         { GPT2, "\"rotary_dim\": 4", "rotary_dim|4" }, { ROTARY, "\"use_rope\": false", "use_rope|false" },
@@ -98,6 +101,10 @@ static void keys_that_change_a_model(void **state)
             else support_expect(result, strcmp(cases[i].words, "expected") == 0 ? HET_ERR_FORMAT : HET_ERR_UNSUPPORTED, error.text, cases[i].words,
                                 text, __LINE__);
         }
+    /* at the top transformers' GPT-NeoX knows rotary_pct alone */
+    snprintf(text, sizeof text, "{%s, \"partial_rotary_factor\": 0.5}", bases[4]);
+    EXPECT_ERROR(het_model_from_json(text, strlen(text), &model, &error), HET_OK, error.text, "");
+    assert_true(model.rotary_fraction > 0.2f && model.rotary_fraction < 0.3f);
     for (i = 0; i < sizeof others / sizeof others[0]; i++) {
         snprintf(text, sizeof text, "{\"model_type\": \"%s\", %s}", others[i], strchr(bases[1], ',') + 1);
         support_expect(het_model_from_json(text, strlen(text), &model, &error), HET_ERR_UNSUPPORTED, error.text, "model_type|gpt_neox",

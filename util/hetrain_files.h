@@ -1315,7 +1315,7 @@ static const heti_f_config_key heti_f_config_keys[] = {
     { "tie_word_embeddings", HETI_F_IN_ALL, HETI_F_IN_ALL, HETI_F_COPY, "tied", HET_JSON_BOOL },
     { "use_parallel_residual", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "parallel", HET_JSON_BOOL },
     { "rotary_pct", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
-    { "partial_rotary_factor", HETI_F_IN_ROTARY | HETI_F_IN_ROPE, 0, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
+    { "partial_rotary_factor", HETI_F_IN_GATED | HETI_F_IN_ROPE, 0, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
     { "rotary_emb_base", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
     { "rope_theta", HETI_F_IN_ROTARY | HETI_F_IN_ROPE, HETI_F_IN_GATED, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
     { "factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_factor", HET_JSON_NUMBER },
@@ -1452,6 +1452,7 @@ typedef struct heti_f_config {
     int rope_types, rope_scales;      /* keys seen that name a type, and that would need one */
     int as_many;                      /* kv_heads as heads: its key is null */
     size_t own;                       /* where the value of "hetrain" stands, 0: nowhere */
+    size_t rope, rope_size;           /* where the first of two rope objects stands, and its bytes */
 } heti_f_config;
 
 static const char heti_f_config_where[] = "het_model_from_json";
@@ -1593,9 +1594,8 @@ static het_result heti_f_config_word(heti_f_config *c, const heti_f_config_key *
 /* A word, a list of words, or null. */
 static het_result heti_f_config_words(heti_f_config *c, const heti_f_config_key *k) {
     heti_f_value value;
-    if (het_json_peek(&c->json) == HET_JSON_NULL) {
-        het_json_null(&c->json);
-    } else if (k->kind == HET_JSON_STRING) {
+    if (het_json_peek(&c->json) == HET_JSON_NULL && het_json_null(&c->json)) return heti_f_config_syntax(c);
+    if (k->kind == HET_JSON_STRING) {
         if (heti_f_scalar(&c->json, value.text, sizeof value.text) != HET_JSON_ERROR)
             return heti_f_config_word(c, k, value.text);
     } else if (het_json_enter(&c->json, HET_JSON_ARRAY)) {
@@ -1609,19 +1609,23 @@ static het_result heti_f_config_words(heti_f_config *c, const heti_f_config_key 
 }
 
 static het_result heti_f_config_object(heti_f_config *c, int in);
+static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral);
 
-/* rope_scaling or rope_parameters. What scales the frequencies means nothing without a type. */
+/* rope_scaling or rope_parameters. Where both say something transformers reads the first alone, so
+   they must be the same. What scales the frequencies means nothing without a type. */
 static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
-    const int types = c->rope_types, scales = c->rope_scales;
-    size_t at;
-    if (het_json_peek(&c->json) != HET_JSON_OBJECT) {
-        het_json_null(&c->json);
-        return heti_f_config_syntax(c);
-    }
-    at = c->json.at;
+    const het_json start = c->json;
+    size_t size;
+    if (heti_f_config_is_neutral(c, HETI_F_IS_NONE)) return heti_f_config_syntax(c);
+    c->json = start;
     HETI_T_TRY(heti_f_config_object(c, HETI_F_IN_ROPE));
-    if (c->rope_types > types || c->rope_scales == scales) return HET_OK;
-    return heti_f_config_unsupported(c, key, heti_f_raw(c, at).text, "with rope_type default or llama3");
+    size = c->json.at - start.at;
+    if (c->rope != 0 && (size != c->rope_size || memcmp(start.text + start.at, start.text + c->rope, size) != 0))
+        return heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "what the other rope settings say");
+    c->rope = start.at;
+    c->rope_size = size;
+    if (c->rope_types > 0 || c->rope_scales == 0) return HET_OK;
+    return heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "with rope_type default or llama3");
 }
 
 static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *k) {
@@ -1633,10 +1637,8 @@ static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *
     case HETI_F_LAYER_TYPES:
     case HETI_F_ARCHITECTURES: return heti_f_config_words(c, k);
     case HETI_F_OWN:
-        c->own = c->json.at;
-        het_json_skip(&c->json);
-        return heti_f_config_syntax(c);
     case HETI_F_MODEL_TYPE: /* read before everything else */
+        if (k->special == HETI_F_OWN) c->own = c->json.at;
         het_json_skip(&c->json);
         return heti_f_config_syntax(c);
     default: return heti_f_config_say(c, k);
@@ -1808,7 +1810,9 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral) {
     const het_model_desc *m = &c->model;
     char text[8];
     size_t length = 1;
-    double value = 0.0, wanted = 0.0;
+    const double wanted[] = { 0.0, 1.0, HETI_T_CAST(double, m->head_size), HETI_T_CAST(double, m->heads),
+                              HETI_T_CAST(double, m->kv_heads) }; /* by heti_f_neutral */
+    double value = 0.0;
     int truth = 0, all = 1;
     switch (het_json_peek(&c->json)) {
     case HET_JSON_NULL: return het_json_null(&c->json);
@@ -1833,11 +1837,7 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral) {
         value *= value * HETI_T_CAST(double, m->head_size);
         return value > 1.0 - 1e-5 && value < 1.0 + 1e-5;
     }
-    if (neutral == HETI_F_IS_ONE) wanted = 1.0;
-    if (neutral == HETI_F_IS_HEAD_SIZE) wanted = HETI_T_CAST(double, m->head_size);
-    if (neutral == HETI_F_IS_HEADS) wanted = HETI_T_CAST(double, m->heads);
-    if (neutral == HETI_F_IS_KV_HEADS) wanted = HETI_T_CAST(double, m->kv_heads);
-    return value >= wanted && value <= wanted;
+    return value >= wanted[neutral] && value <= wanted[neutral];
 }
 
 /* Once more over the top level: what else there is must leave the model as it is. */
