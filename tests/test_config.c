@@ -101,10 +101,10 @@ static void keys_that_change_a_model(void **state)
             else support_expect(result, strcmp(cases[i].words, "expected") == 0 ? HET_ERR_FORMAT : HET_ERR_UNSUPPORTED, error.text, cases[i].words,
                                 text, __LINE__);
         }
-    /* at the top transformers' GPT-NeoX knows rotary_pct alone */
-    snprintf(text, sizeof text, "{%s, \"partial_rotary_factor\": 0.5}", bases[4]);
+    /* at the top transformers' GPT-NeoX knows rotary_pct and rotary_emb_base alone */
+    snprintf(text, sizeof text, "{%s, \"partial_rotary_factor\": 0.5, \"rope_theta\": 500.0}", bases[4]);
     EXPECT_ERROR(het_model_from_json(text, strlen(text), &model, &error), HET_OK, error.text, "");
-    assert_true(model.rotary_fraction > 0.2f && model.rotary_fraction < 0.3f);
+    assert_true(model.rotary_fraction > 0.2f && model.rotary_fraction < 0.3f && model.rotary_theta > 9999.0f);
     for (i = 0; i < sizeof others / sizeof others[0]; i++) {
         snprintf(text, sizeof text, "{\"model_type\": \"%s\", %s}", others[i], strchr(bases[1], ',') + 1);
         support_expect(het_model_from_json(text, strlen(text), &model, &error), HET_ERR_UNSUPPORTED, error.text, "model_type|gpt_neox",

@@ -1317,7 +1317,7 @@ static const heti_f_config_key heti_f_config_keys[] = {
     { "rotary_pct", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
     { "partial_rotary_factor", HETI_F_IN_GATED | HETI_F_IN_ROPE, 0, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
     { "rotary_emb_base", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
-    { "rope_theta", HETI_F_IN_ROTARY | HETI_F_IN_ROPE, HETI_F_IN_GATED, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
+    { "rope_theta", HETI_F_IN_GATED | HETI_F_IN_ROPE, HETI_F_IN_GATED, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
     { "factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_factor", HET_JSON_NUMBER },
     { "low_freq_factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_low", HET_JSON_NUMBER },
     { "high_freq_factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_high", HET_JSON_NUMBER },
