@@ -22,7 +22,8 @@
    one is there. Whoever connects and does not say what belongs here is turned away, as is one that
    says nothing for a few seconds, and the rest goes on; `logger` gets a line for each. What a
    process needs to be told, such as another number of processes, it gets as the text of its error.
-   Names are looked up with getaddrinfo, which may take longer than open_seconds.
+   It takes up to 65 open files beside one for each process (ulimit -n). Names are looked up with
+   getaddrinfo, which may take longer than open_seconds.
 
    THE SECRET   On every connection both ends prove that they know it before anything else is told:
    HMAC-SHA-256 (RFC 2104, FIPS 180-4) over two fresh numbers of 256 bits, one of each end, who of
@@ -2040,8 +2041,7 @@ static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tc
     heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
     if (!heti_tcp_write_all(s, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
         until) != HETI_TCP_PROVED || size != sizeof proof)
-        return heti_tcp_because(why, HETI_TCP_LATER, "it takes no proof of this secret: do all processes have the same "
-                                                     "one?");
+        return heti_tcp_because(why, HETI_TCP_LATER, "it takes no proof of this secret: have all the same one?");
     if (heti_tcp_same(proof, expected, sizeof proof)) return HETI_TCP_WELCOME;
     return heti_tcp_because(why, HETI_TCP_LATER, "its proof of the secret is wrong");
 }

@@ -63,7 +63,7 @@ catch_up() {
 }
 
 # The longest start first, for at the end they would keep one processor busy alone; the others follow as they come.
-longest=' check_header test_mpi_train test_tcp_train golden test_search test_cuda_device test_survive test_cli test_ops test_mpi test_examples test_tcp test_nccl '
+longest=' check_header test_islands test_mpi_train test_tcp_train golden test_search test_cuda_device test_survive test_cli test_ops test_mpi test_examples test_tcp test_nccl '
 in_order() {
     local name suite
     for name in $longest; do
