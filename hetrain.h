@@ -2102,9 +2102,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int6
 
 /* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of
    het_status) count as incomplete: what computes or re-plans is refused, until het_restore_end
-   says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
-   exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error
-   of the caller's the context's own, as if a call had failed. Threads: owner. */
+   says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done, below
+   2^46, the exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes
+   an error of the caller's the context's own, as if a call had failed. Threads: owner. */
 typedef enum het_status { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_status;
 /* bits; HET_FAILED: it answers only queries. Threads: owner. */
 HETRAIN_API int32_t het_get_status(const het_ctx *ctx);
@@ -16132,9 +16132,9 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
                                    const het_loss_history *recent) {
     HETI_TRY(heti_check_parts(ctx, parts));
     if (parts & HET_STATE_INCOMPLETE) {
-        if (step < 0 || step > INT64_MAX / 2 || !exponents) /* steps are counted on */
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step,
-                             exponents ? "given" : "NULL");
+        if (step < 0 || step > INT64_MAX / 2 / HETI_MOST_UPDATES || !exponents) /* updates are counted on */
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, must be 0 .. 2^46 - 1; "
+                             "exponents %s", step, exponents ? "given" : "NULL");
         HETI_TRY(heti_check_recent(&ctx->error, recent));
         for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))

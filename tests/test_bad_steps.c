@@ -173,9 +173,9 @@ static unsigned char *longer_step(support_buffer *state)
 /* What is loaded must be what a run can have left. */
 static void recent_steps_are_checked(void **state)
 {
-    /* no digit; not a number; infinite; a negative norm; more steps than can be counted on */
+    /* no digit; not a number; infinite; a negative norm; more steps than can be counted on, or than several updates of each can */
     static const char *const bad[] = { "recent\":\"G", "recent\":\"7ff8", "recent\":\"7ff0000000000000", "recent\":\"3ff0000000000000bff0",
-                                       "step\":\"9223372036854775807\"" };
+                                       "step\":\"9223372036854775807\"", "step\":\"2305843009213693952\"" };
     support_run run;
     support_buffer saved;
     het_writer to;
@@ -194,10 +194,10 @@ static void recent_steps_are_checked(void **state)
         to = support_writer(&saved);
         EXPECT_OK(het_save_state(ctx, &to));
         for (at = saved.data; memcmp(at, "recent\":\"", 9) != 0; at++) {}
-        if (i == 4) at = longer_step(&saved);
+        if (i >= 4) at = longer_step(&saved);
         memcpy(at, bad[i], strlen(bad[i]));
         from = support_reader(&saved);
-        EXPECT_ERROR(het_load_state(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), i == 4 ? "step is" : "recent");
+        EXPECT_ERROR(het_load_state(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), i >= 4 ? "step is" : "recent");
         assert_int_equal(het_get_status(ctx), 0); /* nothing was changed */
         support_buffer_end(&saved);
     }
@@ -208,6 +208,9 @@ static void recent_steps_are_checked(void **state)
     recent.count = 1;
     recent.norm[0] = -1.0;
     EXPECT_ERROR(het_restore_end(ctx, HET_STATE_INCOMPLETE, 1, exponents, &recent), HET_ERR_INVALID, het_last_error(ctx), "recent step 0|-1");
+    EXPECT_ERROR(het_restore_end(ctx, HET_STATE_INCOMPLETE, INT64_C(1) << 46, exponents, NULL), HET_ERR_INVALID, het_last_error(ctx),
+                 "step 70368744177664|2^46 - 1");
+    EXPECT_OK(het_restore_end(ctx, HET_STATE_INCOMPLETE, (INT64_C(1) << 46) - 1, exponents, NULL));
     het_destroy(ctx);
     run.desc.guard.spike = -1.0;
     {

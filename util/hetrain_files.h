@@ -3381,8 +3381,8 @@ static het_result heti_f_state_recent(const heti_f_saved *f, het_loss_history *r
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
     const char *value;
     HETI_T_TRY(heti_f_state_value(f, "step", &value));
-    if (heti_f_decimal(value, "", step) && *step >= 0 && *step <= INT64_MAX / 2) return HET_OK;
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer from 0 to 2^62 - 1",
+    if (heti_f_decimal(value, "", step) && *step >= 0 && *step < INT64_C(1) << 46) return HET_OK;
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer from 0 to 2^46 - 1",
                        heti_f_reader_name(&f->part[0].from), value, strlen(value));
 }
 
