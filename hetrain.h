@@ -12774,8 +12774,9 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
     HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, -1, &ctx, error));
-    d = &ctx->description;
+    *description = d = &ctx->description;
     d->ctx = ctx;
+    ctx->inside->callback = "het_description.ctx"; /* a call that asks for more than there is, is refused there */
     d->desc = ctx->desc;
     d->units = ctx->chain.unit_count;
     d->blocks = ctx->chain.block_count;
@@ -12783,7 +12784,6 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     d->unit = ctx->chain.unit;
     d->block = ctx->chain.block;
     d->use = ctx->chain.use;
-    *description = d;
     return HET_OK;
 }
 

@@ -289,6 +289,8 @@ static void descriptions_are_contexts(void **state)
     ctx = support_create(&desc);
     assert_int_equal(d->units, 2 * d->desc.model.layers + 2);
     assert_int_equal(het_parameter_count(d->ctx), het_parameter_count(ctx));
+    assert_int_equal(het_verify(d->ctx), HET_ERR_STATE); /* it answers nothing else */
+    assert_non_null(strstr(het_last_error(d->ctx), "het_verify: refused inside het_description.ctx"));
     for (i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info a, b;
         EXPECT_OK(het_parameter_get_info(ctx, i, &a));
