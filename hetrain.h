@@ -8853,7 +8853,7 @@ typedef struct heti_part {
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     char *kept;                          /* what is there once for all micro-batches */
     char *chains;                        /* [chain_count][chain_bytes] */
-    size_t shared_bytes, slot_bytes, lean_bytes, batch_slot_bytes, chain_bytes, kept_bytes;
+    size_t shared_bytes, slot_bytes, lean_bytes, batch_slot_bytes, chain_bytes, kept_bytes, made_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
     int64_t stream_floats[HETRAIN_MAX_STREAMS]; /* widest */
@@ -12044,7 +12044,7 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
 
 /* Offsets of a stage's streams and tensors. Of the shared region every unit takes all, but for what
    the units before it have recomputed where the stage recomputes as a whole: that of the units
-   behind it is used up when its turn comes. */
+   behind it is used up when its turn comes. An update between two units has its scratch behind. */
 static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     heti_part *part = r->part;
     heti_arena arena[HETI_REGIONS];
@@ -12071,6 +12071,7 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     part->chain_bytes = heti_max_size(part->chain_bytes, heti_max_size(arena[HETI_REGION_CHAIN].used,
                                                                        arena[HETI_REGION_GATHERED].used));
     part->kept_bytes = arena[HETI_REGION_RANK].used;
+    if (r->ctx->share.updates > 1) part->made_bytes = heti_max_size(part->made_bytes, made);
     for (int i = 1; i < HETI_REGIONS; i++) arena->overflow |= arena[i].overflow;
     return !arena->overflow;
 }
@@ -12082,7 +12083,7 @@ static int heti_layout_activations(heti_rank *r) {
     for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (part->sum_at[p] != HETI_NOWHERE)
-            part->shared_bytes = heti_max_size(part->shared_bytes, heti_step_workspace(r, p));
+            part->shared_bytes = heti_max_size(part->shared_bytes, part->made_bytes + heti_step_workspace(r, p));
     return fits;
 }
 
@@ -15105,7 +15106,7 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
     call.scalars = r->part->scalars;
     call.gradient = g;
     call.count = o->count;
-    call.workspace = r->part->shared;
+    call.workspace = r->part->shared + r->part->made_bytes;
     call.weight = heti_weight(r, parameter, r->part->own_at, o->first);
     for (int64_t s = 0; s < r->ctx->slots; s++) call.state[s] = r->part->state[s] + o->state;
     call.decay = parameter->desc.decay && decay > 0.0f ? decay : 0.0f;

@@ -91,6 +91,30 @@ static void parameter_servers(void **state)
     support_run_end(&one);
 }
 
+/* An owner updates between two units of a stage that recomputes as a whole: what Muon computes in is not where the stage's activations lie. */
+static void updates_between_units(void **state)
+{
+    const layout alone = { "pp", "gpipe", 1, 1 }, two = { "dp", "hogbatch", 2, 1 };
+    const het_model_desc model = support_model(HET_LLAMA);
+    support_run one;
+    support_result base;
+    int i;
+    (void)state;
+    run_start(&one, &alone, &model, 4, 3);
+    one.desc.optimizer.iface = het_muon();
+    base = support_train(&one, "0|2|1|3");
+    for (i = 0; i < 8; i++) {
+        support_run run;
+        run_start(&run, &two, &model, 4, 3);
+        run.desc.optimizer.iface = het_muon();
+        run.device[1].speed = i % 2 ? 0.3 : 0.6; /* so that what it has summed comes when the other computes */
+        run.plan->stage[0].recompute = run.plan->stage[1].recompute = HET_RECOMPUTE_STAGE;
+        support_train_same(&base, &run, "0|1|2|3", "an update between two units");
+        support_run_end(&run);
+    }
+    support_run_end(&one);
+}
+
 /* ---- against a loop of het_gradients: the definition ----
    Micro-batch by micro-batch on one rank, each parameter in the version that the list names for its stage. What is the engine's own: the grid of
    sums, and that terms are divided by the weights of the whole step. A device sees to that, and takes what het_gradients has summed as doubles:
@@ -830,9 +854,9 @@ static void what_several_updates_refuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(random_lists),
-        cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context), cmocka_unit_test(bad_lists),
-        cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
+        cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(updates_between_units),
+        cmocka_unit_test(random_lists), cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context),
+        cmocka_unit_test(bad_lists), cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
