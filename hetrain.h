@@ -136,14 +136,14 @@ int main(int argc, char **argv) {
    name, value and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
    Outputs are written only on success, but a pointer to what is to be made may become NULL, and an
    array may have been filled in part. Arguments and files are checked in every build; that tables
-   have all their functions, and what is handed to calls that cannot fail, is not. The library
-   never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines
-   and emulated links and speeds, never for a result. het_desc.host.logger receives messages. A step
-   whose loss or gradient is not finite, or a spike (het_desc.guard), changes no weight. Any other
-   failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it
-   answers only queries and het_destroy. The first rank that fails stops the others, and its error,
-   which names rank, step and action, is the context's; with a transport any failed call ends the
-   context on all processes. Nobody waits for ever (het_layout.deadline, stall_deadline).
+   have all their functions, and what is handed to calls that cannot fail, is not. The library never
+   exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and
+   emulated links and speeds, never for a result. het_desc.host.logger receives messages. A step of
+   one update whose loss or gradient is not finite, or a spike (het_desc.guard), changes no weight.
+   Any other failed computation (cancelled, a device error, a failed callback) ends the context:
+   afterwards it answers only queries and het_destroy. The first rank that fails stops the others,
+   and its error, which names rank, step and action, is the context's; with a transport any failed
+   call ends the context on all processes. Every wait ends (het_layout.deadline, stall_deadline).
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one
@@ -2017,9 +2017,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed,
                                                        int64_t *start, int64_t capacity, int64_t *granules);
 
-/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process; whether the
-   others keep their limits is not looked at. Opens the devices, and asks only for tables of units,
-   parameters and actions: nothing for each token, and no device memory. Threads: any. */
+/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process; whether others
+   keep their limits is not looked at. Opens the devices, asks only for tables of units, parameters
+   and actions, and no device memory. With a transport all processes call it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory,
                                                               het_error *error);
 
@@ -9704,8 +9704,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r->ctx, &r->error));
         if (now - looked > 0.04) {
-            /* this process was stopped: that it has not heard of others says nothing */
-            if (now - looked > 1.0 + 0.1 * r->ctx->desc.layout.deadline) start = now;
+            if (now - looked > 1.0 + 0.1 * r->ctx->desc.layout.deadline) start = now; /* it was stopped itself */
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.layout.stall_deadline)
@@ -15818,7 +15817,7 @@ static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t
     HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
+                         "het_infer: %d tokens after %d, or token or logits NULL: at least 1, after 0 or more", count, past);
     if (ctx->desc.model.causal == HET_NO && past > 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
