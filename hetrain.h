@@ -15817,7 +15817,7 @@ static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t
     HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_infer: %d tokens after %d, or token or logits NULL: at least 1, after 0 or more", count, past);
+                         "het_infer: %d tokens after %d, at least 1 after 0; or token or logits NULL", count, past);
     if (ctx->desc.model.causal == HET_NO && past > 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
