@@ -148,6 +148,8 @@ def late(number, draw):
     """Several updates a step: the same bits in every run, and when it goes on."""
     ranks = draw.choice([2, 3, 4])
     divided = devices(draw, ranks) + ["--plan", draw.choice(["pp", "dp", "dp2xpp2"] if ranks == 4 else ["pp", "dp"]), "--schedule", draw.choice(LATE)]
+    divided += maybe(draw, 0.5, "--recompute", draw.choice(["unit", "stage"])) + maybe(draw, 0.3, "--backward", draw.choice(["split", "deferred"]))
+    divided += maybe(draw, 0.25, "--slices", "2") + maybe(draw, 0.2, "--store", "1") + maybe(draw, 0.25, "--shard", draw.choice(["state", "gradients"]))
     words = trained(draw) + divided + ["--updates", str(draw.choice([1, 2, 4]))] + maybe(draw, 0.5, "--staleness", str(draw.randint(1, 3)))
     status, one, complaint = train(*words)
     if not judge(number, (status, one, complaint), None, words):
