@@ -85,7 +85,8 @@ static inline void experts_config_key(het_json *j, const char *key, het_experts 
 }
 
 /* What a config.json says of experts; without num_experts, or num_local_experts as transformers 5 writes it, there are none. */
-static inline int experts_of_config(const char *option_name, const char *path, const char *text, size_t length, het_experts *e, experts_attention *a) {
+static inline int experts_of_config(const char *option_name, const char *path, const char *text, size_t length, het_experts *e,
+                                    experts_attention *a) {
     het_json j = het_json_start(text, length);
     char key[64];
     size_t key_length;

@@ -1049,6 +1049,7 @@ static void case_again(int number) {
         CHECK(heti_tcp_greet(self, s, 1, now() + 20, &why) == HETI_TCP_WELCOME);
         close(s);
     }
+    CHECK(heti_tcp_hear(first[1], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE); /* before it leaves */
     if (number == 1) answered(first[0], HETI_TCP_FAILED, words);
     else close(first[0]);
     close(first[1]);
