@@ -93,8 +93,8 @@ static inline int experts_of_config(const char *option_name, const char *path, c
     memset(e, 0, sizeof *e);
     memset(a, 0, sizeof *a);
     if (strstr(text, "\"num_experts\"") == NULL && strstr(text, "\"num_local_experts\"") == NULL) return 0;
-    a->window = 4096; /* as below */
-    e->renormalize = HET_NO, e->used = 8; /* transformers' defaults of norm_topk_prob and num_experts_per_tok */
+    /* transformers' defaults of sliding_window, norm_topk_prob and num_experts_per_tok */
+    a->window = 4096, e->renormalize = HET_NO, e->used = 8;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) experts_config_key(&j, key, e, a);
     if (j.rule != NULL) return fail(BAD_INPUT, "%s %s: byte %lld: %s", option_name, path, (long long)j.rule_at, j.rule);

@@ -1226,6 +1226,16 @@ static void hosts(void **state) {
 
 /* ---- training ---- */
 
+/* A context of the processes of `t`, and a sequence to train on. */
+static void tiny(het_desc *desc, support_batch *batch, het_transport t) {
+    memset(desc, 0, sizeof *desc);
+    desc->model = support_model(HET_LLAMA);
+    desc->limits.max_tokens = 32;
+    desc->layout.transport = t;
+    support_batch_start(batch);
+    support_batch_sequence(batch, 20, desc->model.vocab, 0, 1);
+}
+
 /* Asking for a gradient that there is not is told to all processes and harms nobody. */
 static void case_gradients(int number) {
     het_transport t = open_default();
@@ -1236,12 +1246,7 @@ static void case_gradients(int number) {
     int64_t count;
     float *values;
     (void)number;
-    memset(&desc, 0, sizeof desc);
-    desc.model = support_model(HET_LLAMA);
-    desc.limits.max_tokens = 32;
-    desc.layout.transport = t;
-    support_batch_start(&batch);
-    support_batch_sequence(&batch, 20, desc.model.vocab, 0, 1);
+    tiny(&desc, &batch, t);
     CHECK(het_create(&desc, &ctx, &error) == HET_OK);
     count = desc.model.vocab * desc.model.width; /* parameter 0: the embedding */
     values = (float *)need((size_t)count * sizeof *values);
@@ -1264,13 +1269,8 @@ static void case_suspended(int number) {
     het_desc desc;
     het_error error;
     het_ctx *ctx = NULL;
-    memset(&desc, 0, sizeof desc);
-    desc.model = support_model(HET_LLAMA);
-    desc.limits.max_tokens = 32;
-    desc.layout.transport = t;
+    tiny(&desc, &batch, t);
     desc.layout.deadline = desc.layout.stall_deadline = 1.5;
-    support_batch_start(&batch);
-    support_batch_sequence(&batch, 20, desc.model.vocab, 0, 1);
     if (me == 1 && number == 1) raise(SIGSTOP);
     CHECK(het_create(&desc, &ctx, &error) == HET_OK);
     if (me == 1 && number == 0) raise(SIGSTOP);
