@@ -16,7 +16,11 @@ typedef struct islands {
     het_logger logger;
     het_outer *outer;
     double tokens;                /* trained since the last join of a fragment, all of them together */
+    void *saved;                  /* [saved_size] the checkpoint's ISLANDS_FILE, NULL: none */
+    size_t saved_size;
 } islands;
+
+#define ISLANDS_FILE "islands.bin"
 
 static inline het_result islands_open(void *user, het_transport *transport, het_error *error) {
     islands *all = (islands *)user;
@@ -39,13 +43,26 @@ static inline void islands_pause(void *user) {
     (void)nanosleep(&t, NULL);
 }
 
+/* What a checkpoint has of the outer step, to be kept in memory until islands_start. lost: it may be without. */
+static inline int islands_load(islands *all, const het_saved *saved, int lost) {
+    het_error error = { HET_OK, "" };
+    het_result result = het_checkpoint_file(saved, ISLANDS_FILE, NULL, 0, &all->saved_size, &error);
+    if (result != HET_ERR_LIMIT && lost) return 0;
+    if (result != HET_ERR_LIMIT)
+        return fail(BAD_INPUT, "--islands: %s has no " ISLANDS_FILE ", the outer step's momentum; --force-resume starts without", saved->path);
+    all->saved = malloc(all->saved_size);
+    if (all->saved == NULL) return fail(FAILED, "--islands: no memory for %llu bytes", (unsigned long long)all->saved_size);
+    result = het_checkpoint_file(saved, ISLANDS_FILE, all->saved, all->saved_size, &all->saved_size, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s", error.text);
+}
+
 /* An island that comes late goes on at the step where the others are: as if it had trained until there, without momentum. */
 static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
     const int64_t joins = het_outer_get_info(all->outer)->joins, parameters = het_parameter_count(ctx);
     int32_t *exponent;
     het_result result;
     int64_t p;
-    if (joins == 0) return HET_OK;
+    if (joins == 0 || !het_outer_get_info(all->outer)->adopted) return HET_OK;
     if ((exponent = (int32_t *)malloc((size_t)parameters * sizeof *exponent)) == NULL) return HET_ERR_OOM;
     for (p = 0; p < parameters; p++) exponent[p] = HETRAIN_NO_EXPONENT;
     result = het_restore_begin(ctx, HET_STATE_INCOMPLETE);
@@ -59,9 +76,12 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     het_result result;
     desc->islands = all->count, desc->island = all->island, desc->run = (uint64_t)(steps / all->every);
     desc->pause = islands_pause, desc->user = all;
+    desc->state = all->saved, desc->state_size = all->saved_size;
     if (all->place.processes > 1) desc->open = islands_open, desc->close = islands_close;
     else desc->transport = all->transport;
     result = het_outer_create(desc, ctx, &all->outer, error);
+    free(all->saved), all->saved = NULL;
+    if (result == HET_OK) all->tokens = het_outer_get_info(all->outer)->trained;
     if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
     return result;
 }

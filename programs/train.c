@@ -216,7 +216,7 @@ static int option_is_saved(const option *o) {
     return o->kind < OPTION_GROUP && !option_is_among(o, "--model --dropout --init --out --resume --hash --quiet --plan --schedule --memory-limit "
         "--links --devices --save-plan --save-profile --trace --timeline --replan --slow --profile --plan-seconds --adapt --adapt-shares "
         "--tokenizer --init-adapter --any-base --export --save-dtype --power --force-resume --overwrite --loaders --scaling --world --world-secret "
-        "--insecure-world --outer-lr --outer-momentum --island-fragments --island-bits");
+        "--insecure-world");
 }
 
 /* Options that decide what is trained: a run goes on with those it was saved with. */
@@ -224,7 +224,7 @@ static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
         "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --streams --reduce --experts --local-loss "
-        "--lora --lora-alpha --lora-target --weights --spike --islands");
+        "--lora --lora-alpha --lora-target --weights --spike --islands --outer-lr --outer-momentum --island-fragments --island-bits");
 }
 
 static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }
@@ -255,7 +255,7 @@ typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
 
 /* What a checkpoint keeps beside weights and state: the options, and where in which data the run is; and what lies beside the weights. */
 typedef struct saved_options { het_pair pair[OPTIONS + 6]; int64_t pairs; char text[OPTIONS + 3][64], directory[PATH_SIZE]; } saved_options;
-typedef struct saved_beside { het_beside file[2 + KEPT_FILES]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
+typedef struct saved_beside { het_beside file[3 + KEPT_FILES]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
 
 typedef struct job {
     settings set;
@@ -1260,10 +1260,15 @@ static char *saved_adapter_json(const job *j, size_t *length) {
     return adapter_json(&het_get_desc(j->ctx)->model, base[0] != 0 ? base : NULL, length);
 }
 
-/* The adapter's settings, the tokenizer, and what came with the model. */
+/* What came with the model, the outer step's state, the adapter's settings, the tokenizer. */
 static int collect_beside(const job *j, saved_beside *b) {
     memset(b, 0, sizeof *b);
-    for (; b->files < j->files.files; b->files++) b->file[b->files] = j->files.file[b->files];
+    if (j->sea.outer != NULL) {
+        b->file[b->files].name = ISLANDS_FILE;
+        b->file[b->files].data = het_outer_state(j->sea.outer, j->sea.tokens, &b->file[b->files].size);
+        b->file[b->files++].is_state = 1;
+    }
+    for (int64_t i = 0; i < j->files.files; i++) b->file[b->files++] = j->files.file[i];
     if (j->set.lora > 0) {
         het_beside *f = &b->file[b->files++];
         f->name = "adapter_config.json";
@@ -1309,11 +1314,14 @@ static int verify(job *j) {
 
 /* Starts saving the step that is done. */
 static int save(job *j) {
+    size_t size;
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
     if (j->set.verify > 0 && (status = verify(j)) != 0) return status;
     if ((status = saver_wait(&j->save)) != 0 || (status = await_files(j)) != 0) return status;
     collect_options(j, &j->kept);
+    if (j->sea.outer != NULL && het_outer_state(j->sea.outer, j->sea.tokens, &size) == NULL)
+        return fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer)); /* it is among what lies beside */
     return saver_start(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files);
 }
 
@@ -1356,12 +1364,12 @@ static int check_fixed_options(const job *j) {
     return 0;
 }
 
-/* The saved run goes on only as it was: not in part, as a run of islands would, and with the data held out that it held out. */
+/* The saved run goes on only as it was: with islands where it was one of them, and with the data held out that it held out. */
 static int check_way_on(const job *j) {
     const settings *s = &j->set;
-    if (s->islands > 0)
-        return fail(BAD_INPUT, "--islands %lld: not together with --resume, as the outer step's momentum is not saved; --islands 0 --force-resume "
-                    "goes on without islands", (long long)s->islands);
+    if (s->islands > 0 && j->processes > 1)
+        return fail(BAD_INPUT, "--islands %lld: the saved run is one of islands; give it on the command line, too, as it says how processes meet",
+                    (long long)s->islands);
     if (s->val != NULL && het_checkpoint_option(j->saved, "val") == NULL && s->data != NULL && !mix_is(s->data) && !s->force_resume)
         return fail(BAD_INPUT, "--val %s: the saved run has none and holds out the last windows of --data; training on them too changes what is "
                     "trained; --force-resume allows it", s->val);
@@ -2252,8 +2260,8 @@ static void print_launch(const job *j) {
 
 /* The command that goes on after a stop: how many processes, and the options that no checkpoint keeps; behind # what the other processes need. */
 static void print_way_on(const job *j) {
-    static const char *const names[] = { "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan", "--schedule",
-                                        "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
+    static const char *const names[] = { "--islands", "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan",
+                                        "--schedule", "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
                                          "--plan-seconds", "--export", "--save-dtype", "--power" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];
@@ -2268,7 +2276,8 @@ static void print_way_on(const job *j) {
         printf(options[at].kind == OPTION_FLAG ? " %s" : " %s ", names[i]);
         if (options[at].kind != OPTION_FLAG) print_word(option_text(&j->set, &options[at], buffer, sizeof buffer));
     }
-    if (world != NULL && j->processes > 1) printf(" # the others: --world 1%s%s", strchr(world, '/'), j->processes > 2 ? ", 2/..., ..." : "");
+    if (j->sea.count > 1) printf(" # and the other islands, each from its own --out");
+    else if (world != NULL && j->processes > 1) printf(" # the others: --world 1%s%s", strchr(world, '/'), j->processes > 2 ? ", 2/..., ..." : "");
     else if (j->processes > 1 && own_variables(j) != NULL) printf(" # the others: %s=1%s", own_variables(j), j->processes > 2 ? ", 2, ..." : "");
     else if (strcmp(launcher, "torchrun") == 0 && j->launch.local_size > 0 && j->launch.local_size < j->processes)
         printf(" # on the other machines --node-rank 1, ...");
@@ -2278,7 +2287,9 @@ static void print_way_on(const job *j) {
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
-    int status = j->sea.outer != NULL && het_outer_take(j->sea.outer) != HET_OK ? fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer)) : 0;
+    int status = 0;
+    if (j->sea.outer != NULL && done == j->set.steps && het_outer_take(j->sea.outer) != HET_OK)
+        status = fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
     if (status == 0 && j->out[0] != 0) status = save(j); /* whatever becomes of the rest */
     if (status == 0 && j->out[0] != 0 && j->process == 0 && (status = saver_export(&j->save)) == 0) status = write_curve(j);
     if (status == 0) status = write_timelines(j);
@@ -2288,8 +2299,7 @@ static int finish(job *j) {
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
         if (done < j->set.steps) {
             printf("stopped after step %lld of %lld; ", (long long)done, (long long)j->set.steps);
-            if (j->set.islands > 0) printf("a run with --islands does not go on: --init starts another from the weights in %s\n", j->out);
-            else print_way_on(j);
+            print_way_on(j);
         } else if (!j->set.quiet)
             printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
@@ -2345,6 +2355,7 @@ static int join_islands(job *j) {
     het_outer_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
+    int status;
     memset(&desc, 0, sizeof desc);
     desc.rate = (float)s->outer_lr, desc.momentum = s->outer_momentum > 0 ? (float)s->outer_momentum : -1.0f;
     desc.fragments = s->island_fragments, desc.bits = s->island_bits;
@@ -2352,6 +2363,7 @@ static int join_islands(job *j) {
         return fail(BAD_INPUT, "--islands %lld: wants --steps %lld to be a multiple of it, and itself of --island-fragments %lld",
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
     j->sea.every = s->islands / s->island_fragments;
+    if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s", error.text);
 }

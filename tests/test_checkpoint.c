@@ -340,7 +340,7 @@ static void small_run(support_run *run) {
 
 static const het_pair options[] = { { "lr", "0.001", 2, 5 }, { "data", "caf\xE9 \"x\"\n", 4, 9 }, { "note", "\xC3\xA9\\", 4, 3 } };
 
-static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5 } };
+static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5, 0 } };
 
 static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator *allocator) {
     const het_disk t = table(d);
@@ -1008,7 +1008,7 @@ static void options_and_files_that_are_none(void **state) {
     het_checkpoint *c = checkpoint_of(d, 0, NULL);
     support_run run;
     het_error e = { HET_OK, "" };
-    het_beside none = { "tokenizer.json", NULL, 3 };
+    het_beside none = { "tokenizer.json", NULL, 3, 0 };
     char key[257];
     het_pair pair = { key, "value", 256, 5 };
     het_ctx *ctx;

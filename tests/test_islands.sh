@@ -11,9 +11,10 @@ cd "$work" || exit 2
 unset HETRAIN_WORLD_SECRET RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
 run=(--data text --model gpt2:layers=2,width=32,heads=2,context=32 --sequences 4 --micro-batches 2 --evaluate-every 0 --seed 3 --hash --quiet)
 island() { # island I N OPTION...: in the background
-    local i=$1 n=$2
+    local i=$1 n=$2 what=("${run[@]}")
     shift 2
-    timeout -k 5 120 "$program" --world "$i/$n@file:$work/meeting" "${run[@]}" "$@" > out.$i 2>&1 < /dev/null &
+    [ -z "$1" ] && shift && what=(--hash --quiet) # "": nothing but OPTION...
+    timeout -k 5 120 "$program" --world "$i/$n@file:$work/meeting" "${what[@]}" "$@" > out.$i 2>&1 < /dev/null &
     child[i]=$!
 }
 ended() { # ended N: waits for all; the hashes, one if they are one
@@ -39,9 +40,17 @@ island 1 2 --steps 6 --islands 2 --devices cpu:1
 ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" 'islands of 4 and 2 steps a round' "$hash"
 for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer-momentum 0'; do
     # shellcheck disable=SC2086
-    for i in 0 1; do island $i 2 --steps 12 --islands 4 --devices cpu:1 $option; done
+    for i in 0 1; do island $i 2 --steps 12 --islands 4 --devices cpu:1 $option --out kept.$i --checkpoint-every 2 --keep 9 --overwrite; done
     ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" "$option" "$hash" "$(cat out.0 out.1)"
+    whole=$hash
+    rm -r kept.?/step-0000001* kept.?/step-00000008 # what is left last is in the middle of a round
+    for i in 0 1; do island $i 2 "" --resume kept.$i --islands 4; done
+    ended 2; report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" "$option: stopped within a round, all go on with the same bits" "$hash" "$whole" \
+        "$(cat out.0 out.1)"
 done
+rm -r kept.?/step-0000001* kept.0/step-00000008
+for i in 0 1; do island $i 2 "" --resume kept.$i --islands 4; done
+ended 2; report $? 'an island whose checkpoint is older takes the weights of the other' "$hash" "$(cat out.0 out.1)"
 "$program" "${run[@]}" --steps 12 --devices cpu:1 > out 2>&1
 for i in 0 1; do island $i 2 --steps 12 --islands 0 --devices cpu:1; done
 ended 2
@@ -70,6 +79,18 @@ for victim in 0 1; do
     report "$([ $? = 0 ] && [ "$(grep -c '"loss"' log.again)" -lt 400 ]; echo $?)" "island $victim is killed, comes back, and all end with one hash" "$hash" "$(cat out.0 out.1)"
 done
 
+# killed, and started again with what it had saved in this round: it trains its own part again, for which the other waits, and nothing is lost
+for i in 0 1; do island $i 2 --steps 24 --islands 8 --devices cpu:1; done
+ended 2; whole=$hash
+rm -r kept.?
+for i in 0 1; do island $i 2 --steps 24 --islands 8 --devices cpu:1@0.02 --out kept.$i --checkpoint-every 10; done
+for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
+kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
+wait "${child[1]}" 2> /dev/null
+island 1 2 "" --resume kept.1 --islands 8
+ended 2
+report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" 'killed, and gone on with --resume: the hash of a run without' "$hash" "$whole" "$(cat out.0 out.1)"
+
 refused() { # refused TEXT OPTION...
     local text=$1
     shift
@@ -80,11 +101,20 @@ refused 'multiple' --steps 10 --islands 4
 refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
 "$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 --out kept --checkpoint-every 4 --keep 9 > out 2>&1 && rm -r kept/step-00000012
 report $? 'a run of islands with checkpoints' "$(cat out)"
-for option in '' '--islands 4'; do
+"$program" --resume kept --out again --quiet --hash > out 2>&1
+report "$([ "$(grep '^weights' out)" = "$alone" ] && [ ! -e again/islands.bin ] && [ -e again/step-00000012/islands.bin ]; echo $?)" \
+    'and goes on' "$(cat out)"
+for i in 0 1; do island $i 2 "" --resume kept; done
+ended 2
+report "$([ $? != 0 ] && grep -q -- '--islands 4: the saved run is one of islands; give it on the command line' out.0; echo $?)" \
+    'processes that were islands and would meet as one run' "$(cat out.0 out.1)"
+"$program" "${run[@]}" --steps 12 --devices cpu:1 --out one --checkpoint-every 4 > out 2>&1
+for option in '' --force-resume; do
     # shellcheck disable=SC2086
-    "$program" --resume kept $option > out 2>&1
-    report "$([ $? = 2 ] && grep -q -- '--islands 4: not together with --resume.*--islands 0 --force-resume goes on without' out; echo $?)" \
-        "does not go on: --resume $option" "$(cat out)"
+    "$program" --resume one/step-00000008 --out one.2 --islands 4 $option --hash > out 2>&1
+    status=$?
+    report "$([ $status = $((${#option} > 0 ? 0 : 2)) ] && { [ -n "$option" ] || grep -q -- '--islands 4: the saved run has 0' out; }; echo $?)" \
+        "a run without islands goes on with them: $option" "$(cat out)"
 done
 "$program" --resume kept --islands 0 > out 2>&1
 report "$([ $? = 2 ] && grep -q -- '--islands 0: the saved run has 4' out; echo $?)" 'nor silently without them' "$(cat out)"

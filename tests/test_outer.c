@@ -31,6 +31,7 @@ typedef struct life {
     int64_t steps, rounds;
     float ruin;            /* not 0: what its weights become before each join */
     const char *plan;      /* NULL: one rank */
+    int64_t anew_at;       /* not 0: behind so many joins and a step it is saved, and another outer goes on */
     uint64_t hash;
     double loss;
     int64_t elements;
@@ -47,6 +48,29 @@ static void describe(support_run *run, const life *l)
     if (l->plan == NULL) return;
     support_run_ranks(run, 2);
     support_run_plan(run, l->plan, NULL, 1);
+}
+
+/* What another outer takes from this one, which goes. NULL: it has failed. */
+static void *saved_state(het_outer *outer, double tokens, size_t *size)
+{
+    const void *state = het_outer_state(outer, tokens, size);
+    void *copy = state != NULL ? malloc(*size) : NULL;
+    if (copy != NULL) memcpy(copy, state, *size);
+    het_outer_destroy(outer);
+    return copy;
+}
+
+static het_outer *open_anew(life *l, het_ctx *ctx, het_outer *outer, double tokens)
+{
+    het_error error = { HET_OK, "" };
+    void *state = saved_state(outer, tokens, &l->desc.state_size);
+    l->desc.state = state;
+    support_expect(het_outer_create(&l->desc, ctx, &outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
+    free(state);
+    l->desc.state = NULL;
+    assert_true(het_outer_get_info(outer)->joins == l->anew_at && !het_outer_get_info(outer)->adopted);
+    l->anew_at = 0;
+    return outer;
 }
 
 static void live(life *l)
@@ -73,6 +97,9 @@ static void live(life *l)
             const het_step_info info = support_step(ctx, &run.data, step % SUPPORT_MAX_STEPS, SUPPORT_APART);
             tokens += (double)info.tokens;
             l->loss = info.loss;
+            if (l->anew_at == 0 || l->info.joins != l->anew_at) continue;
+            outer = open_anew(l, ctx, outer, tokens);
+            tokens = het_outer_get_info(outer)->trained;
         }
         if (!(l->ruin >= 0 && l->ruin <= 0)) {
             float *nothing = support_floats(l->elements, 0, 0);
@@ -620,7 +647,66 @@ static void half_a_state_is_not_taken(void **state)
     assert_true(meetings.kept);
 }
 
+/* Saved in the middle of a round and opened again, momentum, error feedback and fragments go on with the same bits. */
+static void a_saved_state_goes_on(void **state)
+{
+    static const struct { int64_t islands, fragments, bits; } of[] = { { 1, 1, 0 }, { 2, 1, 0 }, { 3, 2, 2 } };
+    (void)state;
+    only_the_parent();
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uint64_t hash = 0;
+        for (int64_t anew = 0; anew < 2; anew++) {
+            life l[MOST];
+            settle(l, of[i].islands);
+            for (int64_t k = 0; k < of[i].islands; k++)
+                l[k].desc.fragments = of[i].fragments, l[k].desc.bits = of[i].bits, l[k].anew_at = 2 * anew;
+            (void)on_threads(l, of[i].islands, 0);
+            if (anew == 0) hash = l->hash;
+            assert_true(l->hash == hash && l->anew_at == 0);
+        }
+    }
+}
+
 /* ---- what is refused ---- */
+
+static void states_are_refused(void **state)
+{
+    support_run run;
+    life l[MOST];
+    het_outer *outer = NULL;
+    het_error error;
+    het_ctx *ctx;
+    unsigned char *saved;
+    size_t size, i;
+    (void)state;
+    only_the_parent();
+    settle(l, 1);
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
+    saved = saved_state(outer, 7, &size);
+    assert_non_null(saved);
+    l->desc.state = saved, l->desc.state_size = size - 4;
+    EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 0 bits");
+    l->desc.state_size = size, l->desc.bits = 2;
+    EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 2 bits");
+    l->desc.bits = 0;
+    for (i = 0; i < size; i += i < 64 ? 1 : size / 40) { /* settings, island and whether it joined are not looked at */
+        const int judged = i < 8 || (i >= 16 && i < 24) || i >= 64;
+        het_result result;
+        saved[i] ^= 0x40;
+        result = het_outer_create(&l->desc, ctx, &outer, &error);
+        assert_true(result == HET_ERR_FORMAT || (!judged && result == HET_OK));
+        if (result == HET_OK) het_outer_destroy(outer);
+        saved[i] ^= 0x40;
+    }
+    EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
+    assert_true(het_outer_get_info(outer)->trained >= 7 && het_outer_get_info(outer)->trained <= 7);
+    het_outer_destroy(outer);
+    free(saved);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
 
 static void refused(void **state)
 {
@@ -674,7 +760,8 @@ int main(void)
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often), cmocka_unit_test(half_a_state_is_not_taken),
-        cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
+        cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
+        cmocka_unit_test(refused)
     };
     parent = getpid();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -405,7 +405,12 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_create(const het_checkp
 HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint);  /* NULL is fine. Threads: any. */
 #define HETRAIN_CHECKPOINT_FILES 16
 /* a file of the caller's own, as tokenizer.json */
-typedef struct het_beside { const char *name; const void *data; size_t size; } het_beside;
+typedef struct het_beside {
+    const char *name;
+    const void *data;                 /* [size] */
+    size_t size;
+    int32_t is_state;                 /* 1: to go on with, as optimizer.safetensors, and not exported */
+} het_beside;
 /* Takes all the memory that saving this context will need, from the checkpoint's allocator, and
    writes to all of it: in process 0 weights and state as they are in files, their texts, and the
    largest tensor once or twice more; in others the last alone. het_checkpoint_take and
@@ -431,7 +436,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_take(het_checkpoint *ch
    may have gone as `keep` says. Checkpoints of later steps belong to a run that was left, and go.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error);
-/* Writes the files of what was taken last, but for optimizer.safetensors and state.json, into the
+/* Writes the files of what was taken last, but for those of its state and state.json, into the
    directory itself. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error);
 
@@ -5025,6 +5030,7 @@ struct het_checkpoint {
     int taken, files;
     heti_t_list blob[HETI_F_SAVED_BLOBS];
     char name[HETRAIN_CHECKPOINT_FILES][64];
+    int is_state[HETRAIN_CHECKPOINT_FILES];
     char directory[HETI_F_SAVED_DIRECTORY + 1];
 };
 
@@ -5403,6 +5409,7 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
             return heti_t_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
                                function, i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
         heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
+        c->is_state[i] = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].is_state : i == HETI_F_SAVED_OPTIMIZER;
         for (int64_t k = 0; k < i; k++)
             if (strcmp(c->name[k], name) == 0)
                 return heti_t_fail(error, HET_ERR_INVALID, "%s: two files are called %s", function, name);
@@ -5604,7 +5611,7 @@ HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_err
     if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
     for (int i = 0; i < checkpoint->files; i++)
-        if (i != HETI_F_SAVED_OPTIMIZER)
+        if (!checkpoint->is_state[i])
             HETI_T_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->blob[i], error));
     return heti_f_disk_sync(&checkpoint->disk, checkpoint->directory, error);
 }

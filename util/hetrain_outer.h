@@ -29,18 +29,20 @@
    started again comes to the same opening. Who is behind takes global and m from the lowest island
    that is not, and joins the round that the others are in with 0 tokens; their deltas wait as long
    as `open` does. Without `open` a failure is the end.
+   GOING ON   het_outer_state, saved beside the context at any step, is what the description of a
+   later outer takes: equal bits. Whose is older than another's takes that one's weights, as above.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_OUTER_IMPLEMENTATION      one file of the program has the code
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
        HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
    MEMORY, ERRORS, THREADS
-   One block: 12 bytes an element (with `bits` 16), and 4 (bits / 8) for every island. Joins
-   allocate nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
+   One block: 12 bytes an element (with `bits` 16), and 4 (bits / 8) for every island. Joins and
+   het_outer_state allocate nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
 
    FUNCTIONS
-       >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
-                         het_outer_get_info het_outer_error
+       >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_state
+                         het_outer_destroy het_outer_get_info het_outer_error
 
    CONTENTS   (tags to search for)
    public API:
@@ -68,12 +70,15 @@ typedef struct het_outer_desc {
     int64_t fragments;                /* 1; at most 1024 */
     int64_t bits;                     /* 0: floats; 2, 4, 8 */
     double deadline;                  /* 60: seconds that another island may be silent */
-    het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island */
+    het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island;
+                                         with `open` it goes to `close`, too */
     het_result (*open)(void *user, het_transport *transport, het_error *error); /* or NULL */
     void (*close)(void *user, het_transport *transport);
     void (*pause)(void *user);        /* called while it waits: sleep a little; NULL: full speed */
     void *user;
     uint64_t run;                     /* any number: all islands must have the same */
+    const void *state;                /* [state_size] of an earlier outer, whose context is ctx again; or NULL */
+    size_t state_size;
     het_allocator allocator;          /* malloc */
     uint32_t end_canary;              /* must be 0 */
 } het_outer_desc;
@@ -84,6 +89,7 @@ typedef struct het_outer_info {
     int64_t sent, received;           /* bytes since het_outer_create */
     int64_t opened;                   /* how often the transport was opened anew */
     int32_t adopted;                  /* 1: this island was behind and took the others' weights */
+    double trained;                   /* tokens since the last join, from desc.state; 0 if it was behind */
 } het_outer_info;
 
 typedef struct het_outer het_outer;
@@ -99,6 +105,9 @@ HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer); /*
 /* The context's weights become the global ones, equal everywhere: before saving, with
    fragments. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
+/* What desc.state wants, `trained` the tokens since the last join: [*size], the outer's, good until
+   its next call. NULL after a failure. Threads: owner. */
+HETRAIN_API const void *het_outer_state(het_outer *outer, double trained, size_t *size);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine. Threads: owner. */
 HETRAIN_API const char *het_outer_error(const het_outer *outer); /* "" if none. Threads: owner. */
 #ifdef __cplusplus
@@ -138,11 +147,12 @@ struct het_outer {
     het_outer_info info;
     int64_t parameters, elements;
     int64_t *start, *cut;      /* [parameters + 1] where its elements begin; [fragments + 1] into parameters */
+    heti_o_header *saved;      /* before the next three, which follow each other: the state */
     float *global, *momentum;  /* [elements] */
-    float *weights;            /* [elements] the context's, on their way */
     float *lost;               /* [elements] error feedback; NULL without bits */
+    float *weights;            /* [elements] the context's, on their way */
     char *message;             /* [islands] of `size` bytes */
-    size_t size, block;
+    size_t size, saved_size, block;
     het_request *request;      /* [2 islands], as under_way */
     int32_t *under_way;
     int32_t joining, must_join;
@@ -348,7 +358,9 @@ static het_result heti_o_meet(het_outer *o) {
     }
     HETI_T_TRY(heti_o_wait(o, "state"));
     o->info.joins = best->joins;
-    if (o->info.adopted && o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
+    if (!o->info.adopted) return HET_OK;
+    o->info.trained = 0;
+    if (o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
     return HET_OK;
 }
 
@@ -424,21 +436,41 @@ static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
 
 static void heti_o_layout(void *self, heti_t_arena *a) {
     het_outer *o = HETI_T_CAST(het_outer *, self);
-    const int64_t n = o->d.islands;
+    const int64_t n = o->d.islands, head = HETI_T_CAST(int64_t, sizeof(heti_o_header) / sizeof(float)),
+                  state = head + (o->d.bits > 0 ? 3 : 2) * o->elements;
     o->start = HETI_T_TAKE(a, int64_t, o->parameters + 1);
     o->cut = HETI_T_TAKE(a, int64_t, o->d.fragments + 1);
-    o->global = HETI_T_TAKE(a, float, 2 * o->elements);
-    o->momentum = o->global + (a->base != NULL ? o->elements : 0);
+    o->saved = HETI_T_CAST(heti_o_header *, HETI_T_CAST(void *, HETI_T_TAKE(a, float, state)));
+    o->saved_size = HETI_T_CAST(size_t, state) * sizeof(float);
+    if (a->base != NULL) {
+        o->global = HETI_T_CAST(float *, HETI_T_CAST(void *, o->saved + 1));
+        o->momentum = o->global + o->elements;
+        o->lost = o->d.bits > 0 ? o->momentum + o->elements : NULL;
+    }
     o->weights = HETI_T_TAKE(a, float, o->elements);
-    o->lost = HETI_T_TAKE(a, float, o->d.bits > 0 ? o->elements : 0);
-    if (o->d.bits == 0) o->lost = NULL;
     o->request = HETI_T_TAKE(a, het_request, 2 * n);
     o->under_way = HETI_T_TAKE(a, int32_t, 2 * n);
     o->size = (sizeof(heti_o_header) + heti_o_data_size(o, o->elements) + 15) / 16 * 16;
     o->message = HETI_T_TAKE(a, char, n * HETI_T_CAST(int64_t, o->size));
 }
 
-/* Where parameters and fragments begin; global begins as the context's own weights. */
+/* Takes what het_outer_state gave. */
+static het_result heti_o_restore(het_outer *o) {
+    const uint64_t magic = HETI_O_MAGIC;
+    if (o->d.state_size != o->saved_size)
+        return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_create: the state has %u bytes, of this model and "
+                           "with %d bits it has %u", HETI_T_CAST(uint64_t, o->d.state_size), o->d.bits,
+                           HETI_T_CAST(uint64_t, o->saved_size));
+    memcpy(o->saved, o->d.state, o->saved_size);
+    o->info.joins = o->saved->joins;
+    o->info.trained = o->saved->tokens;
+    heti_o_head(o, 0);
+    if (o->saved->magic == magic && o->saved->state == heti_o_message(o, o->d.island)->state && o->info.joins >= 0 &&
+        heti_t_is_time(o->info.trained)) return HET_OK;
+    return heti_t_fail(&o->error, HET_ERR_FORMAT, "het_outer_create: the state is damaged");
+}
+
+/* Where parameters and fragments begin; global begins as the context's own weights, or as saved. */
 static het_result heti_o_begin(het_outer *o) {
     int64_t p;
     for (p = 0; p < o->parameters; p++) o->start[p + 1] = o->start[p] + heti_o_count(o->ctx, p);
@@ -446,12 +478,16 @@ static het_result heti_o_begin(het_outer *o) {
         for (p = o->cut[f - 1]; p < o->parameters && o->start[p] < o->elements / o->d.fragments * f; p++) {}
         o->cut[f] = f < o->d.fragments ? p : o->parameters;
     }
-    HETI_T_TRY(heti_o_move(o, o->global, 0, o->parameters));
+    HETI_T_TRY(o->d.state != NULL ? heti_o_restore(o) : heti_o_move(o, o->global, 0, o->parameters));
+    o->d.state = NULL; /* the caller's */
     o->transport = o->d.transport;
     if (o->d.islands == 1) return HET_OK;
     HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
-    HETI_T_TRY(heti_o_move(o, NULL, 0, o->parameters));
-    return o->must_join ? het_outer_join(o, 0) : HET_OK;
+    if (!o->info.adopted) return HET_OK; /* a round that the others are in waits for what is trained here */
+    HETI_T_TRY(het_outer_take(o));
+    if (o->must_join) HETI_T_TRY(het_outer_join(o, 0));
+    o->info.adopted = 1;
+    return HET_OK;
 }
 
 HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
@@ -481,6 +517,13 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
 
 HETRAIN_API het_result het_outer_take(het_outer *o) {
     return o->info.joins < 0 ? HET_ERR_STATE : heti_o_move(o, NULL, 0, o->parameters);
+}
+
+HETRAIN_API const void *het_outer_state(het_outer *o, double trained, size_t *size) {
+    *size = o->info.joins < 0 ? 0 : o->saved_size;
+    if (o->info.joins < 0) return NULL;
+    heti_o_head(o, trained);
+    return memcpy(o->saved, heti_o_message(o, o->d.island), sizeof *o->saved);
 }
 
 HETRAIN_API void het_outer_destroy(het_outer *o) {
