@@ -340,7 +340,7 @@ static void small_run(support_run *run) {
 
 static const het_pair options[] = { { "lr", "0.001", 2, 5 }, { "data", "caf\xE9 \"x\"\n", 4, 9 }, { "note", "\xC3\xA9\\", 4, 3 } };
 
-static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5, 0 } };
+static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5, 0 } }, more[] = { { "notes.txt", "a", 1, 0 }, { "more.bin", "a", 1, 1 } };
 
 static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator *allocator) {
     const het_disk t = table(d);
@@ -417,8 +417,10 @@ static void round_trip(void **state) {
     EXPECT_OK(het_checkpoint_load(saved, other, HET_DEFAULT, NULL));
     assert_int_equal(het_get_step(other), 4);
     support_same_state(ctx, other, 0, "saved and loaded");
+    EXPECT_OK(het_checkpoint_take(c, ctx, options, 3, more, 2, NULL));
     EXPECT_OK(het_checkpoint_export(c, NULL));
-    assert_true(lookup(d, "run/model.safetensors") > 0 && lookup(d, "run/config.json") > 0);
+    assert_true(lookup(d, "run/model.safetensors") > 0 && lookup(d, "run/config.json") > 0 && lookup(d, "run/notes.txt") > 0);
+    assert_true(lookup(d, "run/optimizer.safetensors") == -1 && lookup(d, "run/more.bin") == -1);
     het_checkpoint_free(saved);
     het_destroy(other);
     run.desc.optimizer.learning_rate = 0.25f; /* other options: refused, and allowed */
