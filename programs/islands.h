@@ -58,15 +58,15 @@ static inline int islands_load(islands *all, const het_saved *saved, int lost) {
 
 /* An island that comes late goes on at the step where the others are: as if it had trained until there, without momentum. */
 static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
-    const int64_t joins = het_outer_get_info(all->outer)->joins, parameters = het_parameter_count(ctx);
+    const int64_t rounds = het_outer_get_info(all->outer)->rounds, parameters = het_parameter_count(ctx);
     int32_t *exponent;
     het_result result;
     int64_t p;
-    if (joins == 0 || !het_outer_get_info(all->outer)->adopted) return HET_OK;
+    if (rounds == 0 || !het_outer_get_info(all->outer)->adopted) return HET_OK;
     if ((exponent = (int32_t *)malloc((size_t)parameters * sizeof *exponent)) == NULL) return HET_ERR_OOM;
     for (p = 0; p < parameters; p++) exponent[p] = HETRAIN_NO_EXPONENT;
     result = het_restore_begin(ctx, HET_STATE_INCOMPLETE);
-    if (result == HET_OK) result = het_restore_end(ctx, HET_STATE_INCOMPLETE, joins * all->every, exponent, NULL);
+    if (result == HET_OK) result = het_restore_end(ctx, HET_STATE_INCOMPLETE, rounds * all->every, exponent, NULL);
     free(exponent);
     return result;
 }
@@ -74,7 +74,9 @@ static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
 /* steps: of the whole run. */
 static inline het_result islands_start(islands *all, het_outer_desc *desc, het_ctx *ctx, int64_t steps, het_error *error) {
     het_result result;
-    desc->islands = all->count, desc->island = all->island, desc->run = (uint64_t)(steps / all->every);
+    desc->islands = all->count, desc->island = all->island;
+    if (desc->pace > 0) desc->rounds = steps / all->every;
+    else desc->run = (uint64_t)(steps / all->every); /* as many everywhere */
     desc->pause = islands_pause, desc->user = all;
     desc->state = all->saved, desc->state_size = all->saved_size;
     if (all->place.processes > 1) desc->open = islands_open, desc->close = islands_close;
@@ -90,8 +92,8 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
 static inline het_result islands_step(islands *all, int64_t done, int64_t tokens) {
     het_result result;
     all->tokens += (double)tokens;
-    if (done % all->every != 0) return HET_OK;
-    if (het_outer_get_info(all->outer)->joins * all->every >= done) return HET_OK; /* it was behind, and took part in two rounds at once */
+    if (done % all->every != 0) return het_outer_poll(all->outer);
+    if (het_outer_get_info(all->outer)->rounds * all->every >= done) return HET_OK; /* it was behind, and took part in two rounds at once */
     result = het_outer_join(all->outer, all->tokens);
     all->tokens = 0;
     return result;

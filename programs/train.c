@@ -48,7 +48,7 @@ typedef struct settings {
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t updates, staleness, lora, local_loss, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback,
-        feedback_change, outer_lr, outer_momentum;
+        feedback_change, outer_lr, outer_momentum, island_seconds;
     uint64_t seed;
 } settings;
 
@@ -125,6 +125,8 @@ static const option options[] = {
       "every process is an island with devices, plan and data order of its own, that joins the others every H of its steps; 0: no" },
     { "--outer-lr", "X", OPTION_REAL, AT(outer_lr), 1e-6, 10, "islands: learning rate of the outer step" },
     { "--outer-momentum", "X", OPTION_REAL, AT(outer_momentum), 0, 0.999999, "islands: its Nesterov momentum" },
+    { "--island-seconds", "X", OPTION_REAL, AT(island_seconds), 0, 1e6,
+      "islands: how long H steps and a join take here, as simulated; joins go in that order, and nobody waits for those that come later" },
     { "--island-fragments", "P", OPTION_INTEGER, AT(island_fragments), 1, 1024, "islands: a P-th of the weights joins every H / P steps" },
     { "--island-bits", "B", OPTION_INTEGER, AT(island_bits), 0, 8, "islands: 2, 4 or 8 bits a weight travel, with error feedback; 0: floats" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
@@ -224,7 +226,8 @@ static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
         "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --streams --reduce --experts --local-loss "
-        "--lora --lora-alpha --lora-target --weights --spike --islands --outer-lr --outer-momentum --island-fragments --island-bits");
+        "--lora --lora-alpha --lora-target --weights --spike --islands --outer-lr --outer-momentum --island-seconds "
+        "--island-fragments --island-bits");
 }
 
 static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }
@@ -1474,7 +1477,7 @@ static int check_idle_options(const job *j) {
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
         { j->ranks.world == 1, "--links --adapt", "with one rank" },
         { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
-        { s->islands == 0, "--outer-lr --outer-momentum --island-fragments --island-bits", "without --islands" },
+        { s->islands == 0, "--outer-lr --outer-momentum --island-seconds --island-fragments --island-bits", "without --islands" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
         { !automatic && s->adapt <= 0, "--plan-seconds", "without --plan auto or --adapt" },
         { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
@@ -2358,7 +2361,7 @@ static int join_islands(job *j) {
     int status;
     memset(&desc, 0, sizeof desc);
     desc.rate = (float)s->outer_lr, desc.momentum = s->outer_momentum > 0 ? (float)s->outer_momentum : -1.0f;
-    desc.fragments = s->island_fragments, desc.bits = s->island_bits;
+    desc.fragments = s->island_fragments, desc.bits = s->island_bits, desc.pace = (int64_t)(1e6 * s->island_seconds + 0.5);
     if (s->islands % s->island_fragments != 0 || s->steps % s->islands != 0)
         return fail(BAD_INPUT, "--islands %lld: wants --steps %lld to be a multiple of it, and itself of --island-fragments %lld",
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);

@@ -38,6 +38,22 @@ ended 2; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'other device
 island 0 2 --steps 12 --islands 4 --devices cpu:1
 island 1 2 --steps 6 --islands 2 --devices cpu:1
 ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" 'islands of 4 and 2 steps a round' "$hash"
+for slow in 1.0 0.2; do # joins at 1, 2, 2.5, 3, 4 and, both together, 5
+    island 0 2 --steps 20 --islands 4 --devices cpu:1@$slow --island-seconds 1
+    island 1 2 --steps 8 --islands 4 --devices cpu:1,cpu:1 --plan pp --island-seconds 2.5
+    ended 2; status=$?
+    [ $slow = 1.0 ] && paced=$hash
+    report "$([ $status = 0 ] && [ "$hash" = "$paced" ]; echo $?)" "joins in the order of what rounds were simulated to take, speed $slow" "$hash" "$paced" \
+        "$(cat out.0 out.1)"
+done
+island 0 2 --steps 20 --islands 4 --devices cpu:1@0.02 --island-seconds 1
+island 1 2 --steps 8 --islands 4 --devices cpu:1@0.02 --island-seconds 2.5 --out kept.1 --checkpoint-every 2
+for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
+kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
+wait "${child[1]}" 2> /dev/null
+island 1 2 "" --resume kept.1 --islands 4 --devices cpu:1
+ended 2; report "$([ $? = 0 ] && [ "$hash" = "$paced" ]; echo $?)" 'one of them killed, and gone on' "$hash" "$paced" "$(cat out.0 out.1)"
+rm -r kept.1
 for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer-momentum 0'; do
     # shellcheck disable=SC2086
     for i in 0 1; do island $i 2 --steps 12 --islands 4 --devices cpu:1 $option --out kept.$i --checkpoint-every 2 --keep 9 --overwrite; done
@@ -98,6 +114,8 @@ refused() { # refused TEXT OPTION...
     report "$([ $? = 2 ] && grep -q -- "$text" out && [ "$(wc -l < out)" = 1 ]; echo $?)" "refused: $*" "$(cat out)"
 }
 refused 'multiple' --steps 10 --islands 4
+refused 'fragments' --steps 12 --islands 4 --island-fragments 2 --island-seconds 1
+refused 'without --islands' --steps 12 --island-seconds 1
 refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
 "$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 --out kept --checkpoint-every 4 --keep 9 > out 2>&1 && rm -r kept/step-00000012
 report $? 'a run of islands with checkpoints' "$(cat out)"

@@ -36,7 +36,10 @@ typedef struct life {
     double loss;
     int64_t elements;
     het_outer_info info;
-    volatile int64_t *at; /* tells how many joins are done */
+    volatile int64_t *at; /* tells how many rounds are done */
+    const volatile int64_t *behind; /* not NULL: its first round does not end before another has made `ahead` */
+    int64_t ahead;
+    int late;              /* that other one waited for it */
 } life;
 
 static void describe(support_run *run, const life *l)
@@ -68,7 +71,7 @@ static het_outer *open_anew(life *l, het_ctx *ctx, het_outer *outer, double toke
     support_expect(het_outer_create(&l->desc, ctx, &outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
     free(state);
     l->desc.state = NULL;
-    assert_true(het_outer_get_info(outer)->joins == l->anew_at && !het_outer_get_info(outer)->adopted);
+    assert_true(het_outer_get_info(outer)->rounds == l->anew_at && !het_outer_get_info(outer)->adopted);
     l->anew_at = 0;
     return outer;
 }
@@ -91,13 +94,14 @@ static void live(life *l)
         l->elements += info.count;
     }
     l->info = *het_outer_get_info(outer);
-    while (l->info.joins < l->rounds) {
+    while (l->info.rounds < l->rounds) {
         double tokens = 0;
         for (s = 0; s < l->steps; s++, step++) {
             const het_step_info info = support_step(ctx, &run.data, step % SUPPORT_MAX_STEPS, SUPPORT_APART);
             tokens += (double)info.tokens;
             l->loss = info.loss;
-            if (l->anew_at == 0 || l->info.joins != l->anew_at) continue;
+            EXPECT_OK(het_outer_poll(outer));
+            if (l->anew_at == 0 || l->info.rounds != l->anew_at) continue;
             outer = open_anew(l, ctx, outer, tokens);
             tokens = het_outer_get_info(outer)->trained;
         }
@@ -108,11 +112,17 @@ static void live(life *l)
             tokens = 1000;
             free(nothing);
         }
+        for (p = 0; l->behind != NULL && l->info.rounds == 0 && *l->behind < l->ahead && !l->late; p++) {
+            EXPECT_OK(het_outer_poll(outer));
+            nap(NULL);
+            l->late = p > 100000;
+        }
         support_expect(het_outer_join(outer, tokens), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
         l->info = *het_outer_get_info(outer);
-        if (l->at != NULL) *l->at = l->info.joins;
+        if (l->at != NULL) *l->at = l->info.rounds;
     }
     EXPECT_OK(het_outer_take(outer));
+    l->info = *het_outer_get_info(outer);
     l->hash = support_hash(ctx);
     het_outer_destroy(outer);
     het_destroy(ctx);
@@ -647,6 +657,120 @@ static void half_a_state_is_not_taken(void **state)
     assert_true(meetings.kept);
 }
 
+/* ---- paces ---- */
+
+static const int64_t paces[MOST] = { 10, 25, 40 }, paced_rounds[MOST] = { 5, 2, 1 }; /* two of them at once at 40 and at 50 */
+
+static void settle_paces(life *l)
+{
+    settle(l, MOST);
+    for (int64_t i = 0; i < MOST; i++) l[i].desc.pace = paces[i], l[i].desc.rounds = l[i].rounds = paced_rounds[i];
+}
+
+static void move_all(het_ctx *ctx, float *w, int writes)
+{
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        if (writes) EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, w));
+        else EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w));
+        w += info.count;
+    }
+}
+
+/* The same one after the other: who is next at the least time makes its steps, and its delta goes into the weights of all. */
+static uint64_t paces_emulated(int64_t n)
+{
+    support_run run[MOST];
+    life l[MOST];
+    het_ctx *ctx[MOST];
+    float *base[MOST], *w = support_floats(n, 0, 0), *global = support_floats(n, 0, 0), *momentum = support_floats(n, 0, 0);
+    int64_t rounds[MOST] = { 0 };
+    int step[MOST];
+    uint64_t hash;
+    settle_paces(l);
+    for (int i = 0; i < MOST; i++) {
+        describe(&run[i], &l[i]);
+        ctx[i] = support_create(&run[i].desc);
+        if (i == 0) move_all(ctx[0], global, 0);
+        move_all(ctx[i], global, 1);
+        base[i] = support_floats(n, 0, 0);
+        memcpy(base[i], global, (size_t)n * sizeof *global);
+        step[i] = i;
+    }
+    memset(momentum, 0, (size_t)n * sizeof *momentum);
+    for (int64_t now = 1; now <= 50; now++) {
+        double tokens[MOST] = { 0 }, all = 0, *sum = support_alloc((size_t)n, sizeof *sum);
+        int joined = 0;
+        memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int i = 0; i < MOST; i++) {
+            if (rounds[i] == paced_rounds[i] || (rounds[i] + 1) * paces[i] != now) continue;
+            for (int64_t s = 0; s < l[i].steps; s++, step[i]++)
+                tokens[i] += (double)support_step(ctx[i], &run[i].data, step[i] % SUPPORT_MAX_STEPS, SUPPORT_APART).tokens;
+            all += tokens[i];
+            joined++;
+            rounds[i]++;
+        }
+        for (int i = 0; i < MOST && joined > 0; i++) {
+            const double weight = tokens[i] / all * ((double)joined / MOST);
+            if (tokens[i] <= 0) continue;
+            move_all(ctx[i], w, 0);
+            for (int64_t k = 0; k < n; k++) sum[k] = fma(weight, (double)(base[i][k] - w[k]), sum[k]);
+        }
+        for (int64_t k = 0; k < n && joined > 0; k++) {
+            momentum[k] = (float)fma((double)0.9f, (double)momentum[k], sum[k]);
+            global[k] = (float)fma(-(double)0.7f, fma((double)0.9f, (double)momentum[k], sum[k]), (double)global[k]);
+        }
+        for (int i = 0; i < MOST; i++) {
+            if (tokens[i] <= 0) continue;
+            move_all(ctx[i], global, 1);
+            memcpy(base[i], global, (size_t)n * sizeof *global);
+        }
+        free(sum);
+    }
+    move_all(ctx[0], global, 1);
+    hash = support_hash(ctx[0]);
+    for (int i = 0; i < MOST; i++) {
+        free(base[i]);
+        het_destroy(ctx[i]);
+        support_run_end(&run[i]);
+    }
+    free(w);
+    free(global);
+    free(momentum);
+    return hash;
+}
+
+static void joins_in_the_order_of_paces(void **state)
+{
+    uint64_t hash = 0;
+    (void)state;
+    only_the_parent();
+    for (int64_t jitter = 0; jitter < 4; jitter++) {
+        life l[MOST];
+        settle_paces(l);
+        (void)on_threads(l, MOST, (uint64_t)jitter);
+        if (jitter == 0) hash = paces_emulated(l->elements);
+        if (l->hash != hash) fail_msg("jitter %d: other weights than one after the other", (int)jitter);
+        assert_int_equal(l->info.joins, 6);
+    }
+}
+
+/* One that is slower than was simulated holds those up that need its delta, and nobody before: the first makes four rounds meanwhile. */
+static void nobody_waits_for_who_comes_later(void **state)
+{
+    volatile int64_t at = 0;
+    life l[MOST];
+    (void)state;
+    only_the_parent();
+    settle(l, 2);
+    l[0].desc.pace = 10, l[1].desc.pace = 45;
+    l[0].desc.rounds = l[0].rounds = 8, l[1].desc.rounds = l[1].rounds = 2;
+    l[0].at = &at, l[1].behind = &at, l[1].ahead = 4;
+    (void)on_threads(l, 2, 0);
+    assert_false(l[1].late);
+}
+
 /* Saved in the middle of a round and opened again, momentum, error feedback and fragments go on with the same bits. */
 static void a_saved_state_goes_on(void **state)
 {
@@ -687,12 +811,12 @@ static void states_are_refused(void **state)
     saved = saved_state(outer, 7, &size);
     assert_non_null(saved);
     l->desc.state = saved, l->desc.state_size = size - 4;
-    EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 0 bits");
+    EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 0 bits and pace 0");
     l->desc.state_size = size, l->desc.bits = 2;
     EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 2 bits");
     l->desc.bits = 0;
-    for (i = 0; i < size; i += i < 64 ? 1 : size / 40) { /* settings, island and whether it joined are not looked at */
-        const int judged = i < 8 || (i >= 16 && i < 24) || i >= 64;
+    for (i = 0; i < size; i += i < 80 ? 1 : size / 40) { /* settings, island and whether it joined are not looked at */
+        const int judged = i < 8 || (i >= 16 && i < 24) || (i >= 32 && i < 40) || i >= 80;
         het_result result;
         saved[i] ^= 0x40;
         result = het_outer_create(&l->desc, ctx, &outer, &error);
@@ -740,6 +864,13 @@ static void refused(void **state)
         d.deadline = i == 0 ? (double)NAN : -1;
         EXPECT_ERROR(het_outer_create(&d, ctx, &outer, &error), HET_ERR_INVALID, error.text, i == 0 ? "deadline nan" : "deadline -1");
     }
+    for (i = 0; i < 5; i++) {
+        static const int64_t pace[] = { -1, 5, 5, 5, INT64_C(1) << 50 }, rounds[] = { 0, 0, INT64_MAX / 4, 8, 8 };
+        het_outer_desc d;
+        memset(&d, 0, sizeof d);
+        d.pace = pace[i], d.rounds = rounds[i], d.fragments = i == 3 ? 2 : 0;
+        EXPECT_ERROR(het_outer_create(&d, ctx, &outer, &error), HET_ERR_INVALID, error.text, "rounds of|us|fragments");
+    }
     EXPECT_ERROR(het_outer_create(NULL, ctx, &outer, &error), HET_ERR_INVALID, error.text, "NULL");
     EXPECT_ERROR(het_outer_create(&l->desc, NULL, &outer, &error), HET_ERR_INVALID, error.text, "NULL");
     EXPECT_ERROR(het_outer_create(&l->desc, ctx, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
@@ -760,7 +891,8 @@ int main(void)
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often), cmocka_unit_test(half_a_state_is_not_taken),
-        cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
+        cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(joins_in_the_order_of_paces),
+        cmocka_unit_test(nobody_waits_for_who_comes_later), cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
         cmocka_unit_test(refused)
     };
     parent = getpid();
