@@ -600,13 +600,9 @@ static het_result heti_p_rule_check(const char *name, const char *where, het_err
 
 enum { HETI_P_MAKE_F = 0, HETI_P_MAKE_I = 1, HETI_P_MAKE_W = 2 };
 
-typedef struct heti_p_make_stage {
-    int64_t lane, next;                 /* its first one in this pipeline; the rank's next one, -1: none */
-    int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
-} heti_p_make_stage;
-
-/* The stages of one pipeline on one rank; its number is that of the first of them. */
+/* The stages of one pipeline on one rank. */
 typedef struct heti_p_make_lane {
+    const int64_t *stage;               /* [stages] in het_play.rank_stage */
     int64_t stages;
     int64_t limit;                      /* of forwards not through WEIGHT, over its stages */
     int64_t next_item, end_item;        /* of its list */
@@ -625,9 +621,8 @@ typedef struct heti_p_make {
     het_allocator allocator;
     het_error *error;
     heti_t_arena arena;                 /* of the arrays below */
-    heti_p_make_stage *stage;           /* [stages] */
-    heti_p_make_lane *lane;             /* [stages] */
-    int64_t *first;                     /* [ranks] the first stage of each, -1: none */
+    heti_p_make_lane *lane;             /* [stages] by place in het_play.rank_stage of the first of each */
+    heti_p_make_lane **lane_of;         /* [stages] */
     heti_p_make_item *item;             /* [3 items of all stages] patterns, lane by lane */
     heti_p_dual_weight *waiting;        /* of one rank: W whose I is in its list */
     int64_t items;
@@ -643,33 +638,25 @@ static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
     return het_play_ready(make->play, s, kind);
 }
 
-/* The lane's next stage; -1: there is none. */
-static int64_t heti_p_make_after(const heti_p_make *make, int64_t s) {
-    const int64_t next = make->stage[s].next;
-    return next >= 0 && make->stage[next].lane == make->stage[s].lane ? next : -1;
-}
-
-/* Forwards that the lane keeps the activations of. */
-static int64_t heti_p_make_kept(const heti_p_make *make, int64_t lane) {
-    int64_t kept = 0;
-    for (int64_t s = lane; s >= 0; s = heti_p_make_after(make, s))
-        kept += make->play->stage[s].begun[HETI_P_MAKE_F] - make->play->stage[s].done[HETI_P_MAKE_W];
-    return kept;
+/* Forwards that the stage keeps the activations of. */
+static int64_t heti_p_make_kept(const heti_p_make *make, int64_t s) {
+    return make->play->stage[s].begun[HETI_P_MAKE_F] - make->play->stage[s].done[HETI_P_MAKE_W];
 }
 
 /* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk:
    chunks 0 .. c together stay within limit - (v - 1 - c) K. So the oldest micro-batch, which alone
    may be in chunks after the one it waits for, always finds room. */
-static int heti_p_make_room(const heti_p_make *make, int64_t s) {
+static int heti_p_make_room(const heti_p_make *make, const heti_p_make_lane *lane, int64_t s) {
+    const heti_p_rule *rule = make->rule;
     const het_play_stage *stage = &make->play->stage[s];
-    const heti_p_make_lane *lane = &make->lane[make->stage[s].lane];
-    int64_t chunk = 0, kept = 0;
-    if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I] >= make->stage[s].open_limit) return 0;
-    if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_W] >= make->stage[s].kept_limit) return 0;
-    if (lane->limit == INT64_MAX) return 1;
-    for (int64_t t = make->stage[s].lane; t >= 0; t = heti_p_make_after(make, t), chunk++) {
-        kept += make->play->stage[t].begun[HETI_P_MAKE_F] - make->play->stage[t].done[HETI_P_MAKE_W];
-        if (t >= s && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
+    const int64_t slices = make->play->plan->slices, stages = stage->before + 1 + stage->after;
+    const int64_t open = stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I];
+    int64_t kept = 0;
+    if (rule->after > 0 && open >= rule->after * stage->behind + rule->one + slices - 1) return 0;
+    if (rule->stages > 0 && heti_p_make_kept(make, s) >= rule->stages * stages + rule->plus + slices - 1) return 0;
+    for (int64_t i = 0; i < lane->stages; i++) {
+        kept += heti_p_make_kept(make, lane->stage[i]);
+        if (lane->stage[i] >= s && kept >= lane->limit - (lane->stages - 1 - i) * slices) return 0;
     }
     return 1;
 }
@@ -692,11 +679,13 @@ static int heti_p_make_better(const heti_p_make_choice *a, const heti_p_make_cho
     return a->stages_after < b->stages_after;
 }
 
+/* The stage's next action of that kind, where it is ready. */
 static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, int32_t group,
                               heti_p_make_choice *best) {
     const het_play_stage *stage = &make->play->stage[s];
     const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F : kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
     heti_p_make_choice choice;
+    if (!heti_p_make_ready(make, s, kind)) return;
     choice.stage = s, choice.kind = kind, choice.group = group;
     choice.micro_batch = stage->begun[what] / make->play->plan->slices;
     choice.stages_after = stage->after;
@@ -706,64 +695,49 @@ static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, 
 enum { HETI_P_GROUP_FIRST = 0, HETI_P_GROUP_SECOND = 1, HETI_P_GROUP_WEIGHTS = 2, HETI_P_GROUP_AHEAD = 3 };
 
 /* The next action of a list, both of a pair. */
-static void heti_p_make_choose_listed(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
-    const heti_p_make_item *item = &make->item[make->lane[lane].next_item];
-    if (make->lane[lane].next_item == make->lane[lane].end_item) return;
-    if (!heti_p_make_ready(make, item->stage, item->kind) ||
-        (item->overlap && !heti_p_make_ready(make, item[1].stage, item[1].kind)))
-        return;
+static void heti_p_make_choose_listed(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+    const heti_p_make_item *item = &make->item[lane->next_item];
+    if (lane->next_item == lane->end_item) return;
+    if (item->overlap && !heti_p_make_ready(make, item[1].stage, item[1].kind)) return;
     heti_p_make_offer(make, item->stage, item->kind,
                       item->kind == HET_ACTION_W ? HETI_P_GROUP_WEIGHTS : HETI_P_GROUP_FIRST, best);
 }
 
 /* The block's next forward or backward, in the order of their times in the block; W when there is
    nothing else; perhaps a forward ahead of its time. */
-static void heti_p_make_choose_block(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
+static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
     static const int heti_p_what[4] = { HETI_P_MAKE_F, HETI_P_MAKE_F, HETI_P_MAKE_I, HETI_P_MAKE_I };
-    const het_play_stage *first = &make->play->stage[lane];
-    const int64_t last = heti_p_make_after(make, lane);
-    const int room = heti_p_make_kept(make, lane) < make->lane[lane].limit;
-    int64_t s, next = -1, when, earliest = 0;
-    int chosen = 0;
+    const het_play_stage *first = &make->play->stage[lane->stage[0]];
+    const int room = heti_p_make_kept(make, lane->stage[0]) + heti_p_make_kept(make, lane->stage[1]) < lane->limit;
+    int64_t next = -1, earliest = 0;
+    int32_t kind = HET_ACTION_F;
     for (int i = 0; i < 4; i++) {
-        s = i == 0 || i == 3 ? lane : last;
-        if (make->play->stage[s].begun[heti_p_what[i]] == first->items || (i >= 2 && !make->play->stage[s].backward))
-            continue;
-        when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + make->lane[lane].block[i];
+        const int64_t s = lane->stage[i == 1 || i == 2], begun = make->play->stage[s].begun[heti_p_what[i]],
+                      when = HETI_P_BLOCK_TIME * begun + lane->block[i];
+        if (begun == first->items || (i >= 2 && !make->play->stage[s].backward)) continue;
         if (next >= 0 && when >= earliest) continue;
         next = s;
         earliest = when;
-        chosen = i;
+        kind = i < 2 ? HET_ACTION_F : HET_ACTION_I;
     }
-    for (s = lane; s >= 0; s = heti_p_make_after(make, s))
-        if (heti_p_make_ready(make, s, HET_ACTION_W))
-            heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
-    if (next < 0) return;
-    if (chosen >= 2) {
-        if (heti_p_make_ready(make, next, HET_ACTION_I))
-            heti_p_make_offer(make, next, HET_ACTION_I, HETI_P_GROUP_FIRST, best);
-    } else if (room && heti_p_make_ready(make, next, HET_ACTION_F)) {
-        heti_p_make_offer(make, next, HET_ACTION_F, HETI_P_GROUP_FIRST, best);
-    }
-    if (room && first->begun[HETI_P_MAKE_F] - first->done[HETI_P_MAKE_I] < make->lane[lane].ahead_limit &&
-        heti_p_make_ready(make, lane, HET_ACTION_F))
-        heti_p_make_offer(make, lane, HET_ACTION_F, HETI_P_GROUP_AHEAD, best);
+    for (int i = 0; i < 2; i++) heti_p_make_offer(make, lane->stage[i], HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
+    if (next >= 0 && (room || kind == HET_ACTION_I)) heti_p_make_offer(make, next, kind, HETI_P_GROUP_FIRST, best);
+    if (next >= 0 && room && first->begun[HETI_P_MAKE_F] - first->done[HETI_P_MAKE_I] < lane->ahead_limit)
+        heti_p_make_offer(make, lane->stage[0], HET_ACTION_F, HETI_P_GROUP_AHEAD, best);
 }
 
 /* The lane's best ready action, if it is better than *best. */
-static void heti_p_make_choose(const heti_p_make *make, int64_t lane, heti_p_make_choice *best) {
+static void heti_p_make_choose(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
     const heti_p_rule *rule = make->rule;
     const int32_t backward = rule->kind.split ? HET_ACTION_I : HET_ACTION_B;
     const int32_t first = rule->backward_first ? HETI_P_GROUP_SECOND : HETI_P_GROUP_FIRST;
     if (rule->order == HETI_P_BLOCK) { heti_p_make_choose_block(make, lane, best); return; }
     if (rule->order != HETI_P_FREE) { heti_p_make_choose_listed(make, lane, best); return; }
-    for (int64_t s = lane; s >= 0; s = heti_p_make_after(make, s)) {
-        if (heti_p_make_ready(make, s, backward))
-            heti_p_make_offer(make, s, backward, HETI_P_GROUP_FIRST + HETI_P_GROUP_SECOND - first, best);
-        if (heti_p_make_ready(make, s, HET_ACTION_F) && heti_p_make_room(make, s))
-            heti_p_make_offer(make, s, HET_ACTION_F, first, best);
-        if (rule->kind.split && heti_p_make_ready(make, s, HET_ACTION_W))
-            heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
+    for (int64_t i = 0; i < lane->stages; i++) {
+        const int64_t s = lane->stage[i];
+        heti_p_make_offer(make, s, backward, HETI_P_GROUP_FIRST + HETI_P_GROUP_SECOND - first, best);
+        if (heti_p_make_room(make, lane, s)) heti_p_make_offer(make, s, HET_ACTION_F, first, best);
+        heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best); /* where there is an I before */
     }
 }
 
@@ -773,13 +747,12 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
     heti_p_make_choice best = { -1, 0, 0, 0, 0 };
     heti_p_make_lane *lane;
     const heti_p_make_item *item;
-    (void)play;
-    for (int64_t s = make->first[rank]; s >= 0; s = make->stage[s].next)
-        if (make->stage[s].lane == s) heti_p_make_choose(make, s, &best);
+    for (int64_t i = play->rank_start[rank]; i < play->rank_start[rank + 1]; i += make->lane[i].stages)
+        heti_p_make_choose(make, &make->lane[i], &best);
     if (best.stage < 0) return 0;
     stage[0] = best.stage;
     kind[0] = best.kind;
-    lane = &make->lane[make->stage[best.stage].lane];
+    lane = make->lane_of[best.stage];
     if (lane->next_item == lane->end_item || !make->item[lane->next_item++].overlap) return 1;
     item = &make->item[lane->next_item++];
     stage[1] = item->stage;
@@ -981,36 +954,18 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
         "the ranks of the first in opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
 }
 
-/* The stages of one pipeline in their lanes; how many these are. */
-static int64_t heti_p_make_pipeline(heti_p_make *make, int64_t p) {
-    const het_plan *plan = make->play->plan;
-    const heti_p_rule *rule = make->rule;
-    const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
-    int64_t lanes = 0;
-    for (int64_t s = first; s < end; s++) {
-        heti_p_make_stage *stage = &make->stage[s];
-        stage->open_limit = rule->after == 0 ? INT64_MAX :
-            rule->after * make->play->stage[s].behind + rule->one + plan->slices - 1;
-        stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
-        if (stage->lane < 0) stage->lane = s, lanes++;
-        make->lane[stage->lane].stages++;
-        if (stage->next >= 0 && stage->next < end) make->stage[stage->next].lane = stage->lane;
-    }
-    return lanes;
-}
-
 /* Limits and patterns of a pipeline's lanes, one on each of so many ranks. */
 static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks) {
     const heti_p_rule *rule = make->rule;
     const int64_t slices = make->play->plan->slices;
     const double limit = make->play->plan->memory_limit;
-    int64_t s = make->play->plan->first_stage[p];
+    int64_t r = 0;
     if (rule->kind.limited && limit != 0 && !(limit >= 1))
         return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %e; %s needs room for 1 "
                            "micro-batch in pipeline %d, or 0: no limit", limit, rule->kind.name, p);
-    for (int64_t r = 0; r < ranks; s++) {
-        heti_p_make_lane *lane = &make->lane[s];
-        if (make->stage[s].lane != s) continue;
+    for (int64_t s = make->play->plan->first_stage[p]; s < make->play->plan->first_stage[p + 1]; s++) {
+        heti_p_make_lane *lane = make->lane_of[s];
+        if (lane->stage[0] != s) continue;
         lane->limit = INT64_MAX;
         if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
         if (rule->kind.limited && limit != 0 && limit < HETI_T_CAST(double, make->play->counts[p]))
@@ -1036,9 +991,8 @@ static void heti_p_make_cut(void *self, heti_t_arena *arena) {
         weights = heti_p_max(weights, heti_p_max(play->counts[play->stage[s].pipeline],
                                                  play->stage[s].before + play->stage[s].after + 1));
     }
-    make->stage = HETI_T_TAKE(arena, heti_p_make_stage, play->plan->stages);
     make->lane = HETI_T_TAKE(arena, heti_p_make_lane, play->plan->stages);
-    make->first = HETI_T_TAKE(arena, int64_t, play->plan->ranks);
+    make->lane_of = HETI_T_TAKE(arena, heti_p_make_lane *, play->plan->stages);
     make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(arena, items, 3 * sizeof *make->item));
     make->waiting = HETI_T_TAKE(arena, heti_p_dual_weight, 2 * weights);
 }
@@ -1046,19 +1000,24 @@ static void heti_p_make_cut(void *self, heti_t_arena *arena) {
 /* het_rule.start */
 static het_result heti_p_make_start(void *user, const het_play *play, het_error *error) {
     heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
+    heti_p_make_lane *lane = NULL;
     make->play = play;
     make->error = error;
     HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
     make->rule = heti_p_rule_find(play->plan->schedule);
     HETI_T_TRY(heti_t_arrays(&make->arena, 0, heti_p_make_cut, make, &make->allocator, "het_schedule_make", error));
-    for (int64_t r = 0; r < play->plan->ranks; r++) make->first[r] = -1;
-    for (int64_t s = play->plan->stages - 1; s >= 0; s--) {
-        make->stage[s].lane = -1; /* not known yet */
-        make->stage[s].next = make->first[play->plan->stage[s].rank];
-        make->first[play->plan->stage[s].rank] = s;
+    for (int64_t i = 0; i < play->plan->stages; i++) {
+        const int64_t *s = &play->rank_stage[i];
+        const het_stage *at = &play->plan->stage[*s], *before = &play->plan->stage[i > 0 ? s[-1] : 0];
+        if (i == 0 || at->rank != before->rank || at->pipeline != before->pipeline)
+            lane = &make->lane[i], lane->stage = s;
+        lane->stages++;
+        make->lane_of[*s] = lane;
     }
     for (int64_t p = 0; p < play->plan->pipelines; p++) {
-        const int64_t ranks = heti_p_make_pipeline(make, p);
+        int64_t ranks = 0;
+        for (int64_t s = play->plan->first_stage[p]; s < play->plan->first_stage[p + 1]; s++)
+            ranks += make->lane_of[s]->stage[0] == s;
         HETI_T_TRY(heti_p_make_check_placement(make, p, ranks));
         HETI_T_TRY(heti_p_make_lanes(make, p, ranks));
     }
