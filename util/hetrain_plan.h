@@ -684,12 +684,8 @@ static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, 
                               heti_p_make_choice *best) {
     const het_play_stage *stage = &make->play->stage[s];
     const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F : kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
-    heti_p_make_choice choice;
-    if (!heti_p_make_ready(make, s, kind)) return;
-    choice.stage = s, choice.kind = kind, choice.group = group;
-    choice.micro_batch = stage->begun[what] / make->play->plan->slices;
-    choice.stages_after = stage->after;
-    if (heti_p_make_better(&choice, best)) *best = choice;
+    const heti_p_make_choice choice = { s, stage->begun[what] / make->play->plan->slices, stage->after, kind, group };
+    if (heti_p_make_ready(make, s, kind) && heti_p_make_better(&choice, best)) *best = choice;
 }
 
 enum { HETI_P_GROUP_FIRST = 0, HETI_P_GROUP_SECOND = 1, HETI_P_GROUP_WEIGHTS = 2, HETI_P_GROUP_AHEAD = 3 };
@@ -766,12 +762,10 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
    (>= count) are left out, and backwards of stages that have none. Nothing depends on them, so what
    is left can still be executed. */
 static void heti_p_pattern_add(heti_p_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
+    const heti_p_make_item item = { stage, kind, 0 };
     if (kind != HET_ACTION_F && !make->play->stage[stage].backward) return;
     if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return;
-    for (int64_t k = 0; k < make->play->plan->slices; k++) {
-        heti_p_make_item *item = &make->item[make->items++];
-        item->stage = stage, item->kind = kind, item->overlap = 0;
-    }
+    for (int64_t k = 0; k < make->play->plan->slices; k++) make->item[make->items++] = item;
 }
 
 /* The k-th forward of a rank in the interleaved order: groups of P micro-batches, chunk by chunk.
@@ -784,10 +778,8 @@ static heti_p_interleaved heti_p_interleaved_at(int64_t k, int64_t count, int64_
     const int64_t width = k < whole ? ranks : count % ranks;         /* micro-batches of its group */
     const int64_t first = k < whole ? k / (ranks * chunks) * ranks : count / ranks * ranks;
     const int64_t within = k < whole ? k % (ranks * chunks) : k - whole;
-    heti_p_interleaved at;
-    at.chunk = within / width;
-    at.micro_batch = first + within % width;
-    at.place = first * chunks + at.chunk * ranks + within % width;
+    const heti_p_interleaved at = { first * chunks + within / width * ranks + within % width, within / width,
+                                    first + within % width };
     return at;
 }
 
@@ -841,11 +833,11 @@ static void heti_p_dual_step(heti_p_dual *dual, char step) {
     } else heti_p_pattern_add(make, weight.stage, HET_ACTION_F, dual->forward[chunk]++);
     if (step != 'p' && step != 'P') return;
     heti_p_dual_step(dual, chunk ? 'b' : 'B');
-    for (int64_t k = 0; k < 2 * slices && make->items - at == 2 * slices; k++) { /* both are there: slice by slice */
-        heti_p_make_item *item = &make->item[at + k];
-        item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
-        item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
-        item->overlap = k % 2 == 0;
+    for (int64_t k = 0; k < slices && make->items - at == 2 * slices; k++) { /* both are there: slice by slice */
+        const heti_p_make_item forward = { dual->stage[chunk], HET_ACTION_F, 1 },
+                               backward = { dual->stage[1 - chunk], HET_ACTION_B, 0 };
+        make->item[at + 2 * k] = forward;
+        make->item[at + 2 * k + 1] = backward;
     }
 }
 
@@ -863,11 +855,7 @@ static void heti_p_pattern_dualpipev(heti_p_make *make, int64_t p, int64_t r) {
     const int64_t first = make->play->plan->first_stage[p],
                   stages = make->play->plan->first_stage[p + 1] - first, behind = stages / 2 - 1 - r,
                   micro_batches = heti_p_max(make->play->counts[p], stages);
-    heti_p_dual dual;
-    memset(&dual, 0, sizeof dual);
-    dual.make = make;
-    dual.stage[0] = first + r;
-    dual.stage[1] = first + stages - 1 - r;
+    heti_p_dual dual = { make, { first + r, first + stages - 1 - r }, { 0, 0 }, { 0, 0 }, 0, 0 };
     heti_p_dual_steps(&dual, 2 * behind, "f");
     heti_p_dual_steps(&dual, r + 1, "fF");
     heti_p_dual_steps(&dual, behind, "IwF");
@@ -1250,12 +1238,11 @@ static het_result heti_p_plans_units(heti_p_plans *r, void *to) {
     int64_t value[3] = { 0, 0, 0 };
     int n = 0;
     het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
+    for (; het_json_next(&r->json, NULL, 0, NULL); n++) {
         het_json_integer(&r->json, &value[n]);
-        if (n < 2) n++;
-        else if (!r->json.rule) het_json_fail(&r->json, "units are two integers: [begin, end)");
+        if (n == 2) het_json_fail(&r->json, "units are two integers: [begin, end)"); /* ends the array */
     }
-    if (!r->json.rule && n != 2) het_json_fail(&r->json, "units are two integers: [begin, end)");
+    if (n != 2) het_json_fail(&r->json, "units are two integers: [begin, end)");
     stage->unit_begin = value[0];
     stage->unit_end = value[1];
     return heti_p_plans_syntax(r);
@@ -1921,20 +1908,10 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
 
 /* ---- writing ---- */
 
-static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const double *value, int64_t count) {
-    heti_t_format(out, ",\n  \"%s\": [", key);
-    for (int64_t i = 0; i < count; i++) heti_t_format(out, i > 0 ? ", %n" : "%n", value[i]);
-    heti_t_put(out, "]");
-}
-
-/* One of a team's lists: 0 ranks, 1 shares, 2 heads by group. */
-static void heti_p_plans_put_members(heti_t_text *out, const het_team_member *team, int64_t count, int what) {
-    for (int64_t i = 0; i < count; i++) {
-        const int next = i > 0 && team[i].group != team[i - 1].group;
-        heti_t_put(out, i == 0 ? "" : what == 2 && next ? "], [" : ", ");
-        if (what == 1) heti_t_format(out, "%n", team[i].share);
-        else heti_t_format(out, "%d", what == 0 ? team[i].rank : team[i].heads);
-    }
+/* Number i of a list that begins with `begin`. */
+static void heti_p_plans_put(heti_t_text *out, int64_t i, const char *begin, double value) {
+    heti_t_put(out, i == 0 ? begin : ", ");
+    heti_t_format(out, "%n", value);
 }
 
 static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
@@ -1942,13 +1919,14 @@ static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
     for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = het_plan_team(plan, plan->member[i].rank, &count);
         int heads = 0;
+        heti_t_put(out, i > 0 ? ",\n    {" : ",\n  \"teams\": [\n    {");
+        for (int64_t k = 0; k < count; k++)
+            heti_p_plans_put(out, k, "\"ranks\": [", HETI_T_CAST(double, team[k].rank));
+        for (int64_t k = 0; k < count; k++) heti_p_plans_put(out, k, "], \"shares\": [", team[k].share);
         for (int64_t k = 0; k < count; k++) heads |= team[k].heads > 0;
-        heti_t_put(out, i > 0 ? ",\n    {\"ranks\": [" : ",\n  \"teams\": [\n    {\"ranks\": [");
-        heti_p_plans_put_members(out, team, count, 0);
-        heti_t_put(out, "], \"shares\": [");
-        heti_p_plans_put_members(out, team, count, 1);
-        if (heads) heti_t_put(out, "], \"heads\": [[");
-        if (heads) heti_p_plans_put_members(out, team, count, 2);
+        for (int64_t k = 0; k < count && heads; k++)
+            heti_p_plans_put(out, k > 0 && team[k].group == team[k - 1].group, k > 0 ? "], [" : "], \"heads\": [[",
+                             HETI_T_CAST(double, team[k].heads));
         heti_t_put(out, heads ? "]]" : "]");
         heti_t_put(out, team->columns != 0 ? ", \"split\": \"columns\"}" : "}");
     }
@@ -1961,10 +1939,10 @@ static void heti_p_plans_put_shard(heti_t_text *out, const het_plan *plan) {
         heti_t_format(out, ",\n  \"shard\": \"%s\"", heti_p_shards[plan->shard - HET_SHARD_STATE]);
     for (int64_t r = 0; plan->near != NULL && r < plan->ranks; r++) sets += plan->near[r] != plan->near[0];
     for (int64_t r = 0; sets > 0 && r < plan->ranks; r++)
-        heti_t_format(out, r > 0 ? ", %d" : ",\n  \"near\": [%d", plan->near[r]);
+        heti_p_plans_put(out, r, ",\n  \"near\": [", HETI_T_CAST(double, plan->near[r]));
     if (sets > 0) heti_t_put(out, "]");
     for (int64_t r = 0; plan->keeper != NULL && r < plan->ranks; r++)
-        if (plan->keeper[r] != 0) heti_t_format(out, keepers++ > 0 ? ", %d" : ",\n  \"keepers\": [%d", r);
+        if (plan->keeper[r] != 0) heti_p_plans_put(out, keepers++, ",\n  \"keepers\": [", HETI_T_CAST(double, r));
     if (keepers > 0) heti_t_put(out, "]");
 }
 
@@ -1986,7 +1964,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
                                                                                                : "false");
             for (int64_t slice = 0, kept = 0; slice < 64; slice++)
                 if ((stage->keep >> slice & 1) != 0)
-                    heti_t_format(&out, kept++ > 0 ? ", %d" : ", \"keep\": [%d", slice);
+                    heti_p_plans_put(&out, kept++, ", \"keep\": [", HETI_T_CAST(double, slice));
             if (stage->keep != 0) heti_t_put(&out, "]");
             if (stage->store > 0) heti_t_format(&out, ", \"store\": %i", stage->store);
             if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %i", stage->updates);
@@ -1994,9 +1972,11 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
         }
         heti_t_put(&out, "\n    ]}");
     }
-    heti_t_put(&out, "\n  ]");
-    heti_p_plans_put_reals(&out, "state_shares", plan->state_share, plan->ranks);
-    heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
+    for (int64_t r = 0; r < plan->ranks; r++)
+        heti_p_plans_put(&out, r, "\n  ],\n  \"state_shares\": [", plan->state_share[r]);
+    for (int64_t k = 0; k < plan->slices; k++)
+        heti_p_plans_put(&out, k, "],\n  \"slices\": [", plan->slice_share[k]);
+    heti_t_put(&out, "]");
     if (plan->slice_tokens > 0) heti_t_format(&out, ",\n  \"slice_tokens\": %d", plan->slice_tokens);
     heti_p_plans_put_teams(&out, plan);
     heti_p_plans_put_shard(&out, plan);
@@ -2009,7 +1989,6 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_t_put(&out, "\n}\n");
     return heti_t_end(&out);
 }
-
 
 /* =================================================================================================
    >>lists  Schedules as text.
@@ -2107,18 +2086,10 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t at, het_ac
                              "/version, in this order)");
 }
 
-/* What the plan says about the numbers of a stage's action; NULL: nothing against them. */
-static const char *heti_p_lines_limits(const het_plan *plan, const het_action *a) {
-    if (a->pipeline >= plan->pipelines) return "the plan has no such pipeline";
-    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
-        return "the plan's pipeline has no such stage";
-    return a->slice >= plan->slices ? "the plan has no such slice" : NULL;
-}
-
 /* One action from [begin, end). A bare "B" comes back with overlap -1. */
 static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end, het_action *a) {
+    const het_plan *plan = r->plan;
     size_t at = begin, word;
-    const char *limit;
     int32_t name;
     memset(a, 0, sizeof *a);
     r->begin = begin, r->end = end;
@@ -2143,8 +2114,11 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
     HETI_T_TRY(heti_p_lines_number(r, &at, "the number of a micro-batch must follow", &a->micro_batch));
     HETI_T_TRY(heti_p_lines_suffixes(r, at, a));
     if (name == HET_ACTION_B) a->overlap = -1;
-    limit = heti_p_lines_limits(r->plan, a);
-    return limit == NULL ? HET_OK : heti_p_lines_fail(r, HET_ERR_INVALID, limit);
+    if (a->pipeline >= plan->pipelines)
+        return heti_p_lines_fail(r, HET_ERR_INVALID, "the plan has no such pipeline");
+    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
+        return heti_p_lines_fail(r, HET_ERR_INVALID, "the plan's pipeline has no such stage");
+    return a->slice < plan->slices ? HET_OK : heti_p_lines_fail(r, HET_ERR_INVALID, "the plan has no such slice");
 }
 
 static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
@@ -2444,9 +2418,6 @@ typedef struct heti_p_event {
     heti_p_way way;
 } heti_p_event;
 
-/* The earliest first. */
-typedef struct heti_p_queue { heti_p_event *event; int64_t count, room; } heti_p_queue;
-
 /* One rank's part in a ring. */
 typedef struct heti_p_part {
     int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
@@ -2473,7 +2444,7 @@ typedef struct heti_p_rank {
     int64_t first_record, record;     /* place of its first record and of the next one */
     int64_t twin;                     /* a rank that does the same at the same times until VERDICT
                                          and is simulated in its place; -1: none */
-    int64_t pipeline;                 /* of its stages; -1: it has none, -2: several; not known where
+    int64_t pipeline, first_stage;    /* of its stages; -1: it has none, -2: several; not known where
                                          pipelines have no twins */
     const heti_p_cell *waits;         /* the cell whose message it waits for, the one behind all for an
                                          update; NULL: it can go on */
@@ -2513,14 +2484,13 @@ typedef struct heti_p_sim {
     int64_t *ready;                   /* stack */
     int64_t ready_count;
     het_tree_place *tree;             /* [ranks + 1] of VERDICT, each behind the one it hears from */
-    heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then, of several
-                                         updates, STEP: the owners */
+    heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then STEP: the owners,
+                                         which have parts where there are several updates */
     int64_t *ring_order;              /* those that are timed together, by when they were ready */
     int64_t *cluster;                 /* [ranks + 1] of the one that is timed: numbers of parts, then all */
-    heti_p_queue turns;                /* with room for all: rings that are complete and not yet timed */
+    heti_t_list turns;                /* with room for all, the earliest first: rings that are complete and not
+                                         yet timed */
     heti_p_part *part;
-    double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
-    int64_t *step_ranks;              /* [blocks] how many they are */
     double *slice_rest;               /* [slices + 1] shares of each and of those behind it; one alone has 1 */
     int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
     heti_p_wire *wire;                /* [3 groups] */
@@ -2529,7 +2499,7 @@ typedef struct heti_p_sim {
     heti_p_half *half;                /* [2 cells] of input, of gradient; none with HET_TRANSFER_FREE */
     het_transfer transfer;
     int64_t twins;                    /* ranks that have a twin and have not yet got its times */
-    heti_p_queue messages;             /* on shared wires */
+    heti_t_list messages;             /* on shared wires, the earliest first */
     het_simulation *result;           /* a block of its own, with the records */
     het_record *record;
     void *user;
@@ -2547,11 +2517,9 @@ static void heti_p_sim_cut(void *self, heti_t_arena *arena) {
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
     s->ring_order = HETI_T_TAKE(arena, int64_t, timed);
     s->cluster = HETI_T_TAKE(arena, int64_t, s->ranks + 1);
-    s->turns.event = HETI_T_TAKE(arena, heti_p_event, timed);
-    s->turns.room = timed;
+    s->turns.size = HETI_T_CAST(size_t, timed) * sizeof(heti_p_event);
+    s->turns.data = HETI_T_CAST(char *, heti_t_take(arena, timed, sizeof(heti_p_event)));
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
-    s->step_share = HETI_T_TAKE(arena, double, s->blocks);
-    s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
     s->slice_rest = HETI_T_TAKE(arena, double, s->slices + 1);
     s->process = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
@@ -2645,7 +2613,6 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
     const het_costs *costs = s->costs;
     int64_t deepest = 0;
     int shared = 0;
-    s->groups = s->most_wires = 0;
     if (costs->group == NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
         return HETI_P_BAD(s, "het_simulate: %d groups, and rank_group is %s", costs->groups,
@@ -2759,7 +2726,6 @@ static const char *heti_p_action_fault(const heti_p_sim *s, const het_action *a,
 /* Every action is where it may be. Counts records, blocks and parts of rings. */
 static het_result heti_p_sim_actions(heti_p_sim *s) {
     const het_schedule *schedule = s->schedule;
-    s->records = s->parts = 0;
     s->blocks = s->costs->block != NULL ? s->costs->blocks : 0;
     for (int64_t r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(s->plan, r);
@@ -2797,7 +2763,6 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
         schedule->start == NULL)
         return HETI_P_BAD(s, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d",
                           schedule->ranks, schedule->pipelines, s->ranks, s->plan->pipelines);
-    s->cells = 0;
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
         if (n < 0 || n > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
@@ -3050,14 +3015,11 @@ static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
             heti_p_ring *ring;
             heti_p_part *part;
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
-            if (counts && a->kind == HET_ACTION_STEP && a->version == 0) {
-                s->step_share[a->stage] += s->plan->state_share[r];
-                s->step_ranks[a->stage]++;
-            }
-            if (a->kind == HET_ACTION_STEP && s->updates == 1) continue;
             ring = &s->ring[heti_p_ring_index(s, a)];
-            part = s->part + ring->first + ring->wanted++;
-            if (counts) continue;
+            ring->wanted++;
+            if (counts && a->kind == HET_ACTION_STEP) ring->sum += s->plan->state_share[r];
+            if (counts || (a->kind == HET_ACTION_STEP && s->updates == 1)) continue;
+            part = s->part + ring->first + ring->wanted - 1;
             if (ring->wanted > 1 && part[-1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
             part->rank = r;
             part->time = -1;
@@ -3104,10 +3066,6 @@ static int heti_p_same_link(const heti_p_sim *s, int64_t a, int64_t b) {
         memcmp(&s->link[a].cost, &s->link[b].cost, sizeof s->link[a].cost) == 0;
 }
 
-static int heti_p_same_sizes(const double *a, const double *b, int64_t count) {
-    return a == NULL || memcmp(a, b, HETI_T_CAST(size_t, count) * sizeof *a) == 0;
-}
-
 /* Up to VERDICT, or to the end; behind it neither computes nor sends. */
 static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
     const het_action *a = &s->schedule->action[s->rank[r].at], *b = &s->schedule->action[s->rank[other].at];
@@ -3126,32 +3084,29 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
     return b[i].kind == HET_ACTION_COMMIT && n == i && m == i;
 }
 
-/* Pipelines p and q are alike. heti_p_rank.held: of a rank of one of them, 1 + that of the other;
-   cleared before for those of both. */
+/* Pipelines p and q are alike. */
 static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
-    const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p];
-    if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[p] != s->schedule->micro_batches[q]) return 0;
-    for (int64_t k = 0; k < stages; k++)
-        s->rank[s->stage[first[p] + k].rank].held = s->rank[s->stage[first[q] + k].rank].held = 0;
+    const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p], n = s->schedule->micro_batches[p];
+    const heti_p_stage *begin = &s->stage[first[p]], *others = &s->stage[first[q]];
+    const double *const sizes[3][2] = { { begin->tokens, others->tokens }, { begin->pairs, others->pairs },
+                                        { begin->sequences, others->sequences } };
+    if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[q] != n) return 0;
+    for (int k = 0; k < 3; k++)
+        if (sizes[k][0] != NULL && memcmp(sizes[k][0], sizes[k][1], HETI_T_CAST(size_t, n) * sizeof(double)) != 0)
+            return 0;
     for (int64_t k = 0; k < stages; k++) {
-        const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
-        int64_t *of_a = &s->rank[a->rank].held, *of_b = &s->rank[b->rank].held;
+        const heti_p_stage *a = begin + k, *b = others + k;
+        const int64_t at = s->rank[a->rank].first_stage - first[p];
         const het_stage *own = &s->plan->stage[first[p] + k], *other = &s->plan->stage[first[q] + k];
         if (own->keep != other->keep || own->recompute != other->recompute) return 0;
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after) || a->backward != b->backward ||
             (a->gradient < 0) != (b->gradient < 0)) return 0;
         if (memcmp(heti_p_rank_cost(s, a->rank), heti_p_rank_cost(s, b->rank), sizeof *s->costs->rank) != 0) return 0;
-        if (*of_a == 0 && *of_b == 0) {
-            *of_a = 1 + b->rank;
-            *of_b = 1 + a->rank;
-            if (!heti_p_same_lists(s, a->rank, b->rank)) return 0;
-        }
-        if (*of_a != 1 + b->rank || *of_b != 1 + a->rank) return 0;
+        if (s->rank[b->rank].first_stage - first[q] != at) return 0;
+        if (at == k && !heti_p_same_lists(s, a->rank, b->rank)) return 0;
     }
-    return heti_p_same_sizes(s->stage[first[p]].tokens, s->stage[first[q]].tokens, s->schedule->micro_batches[p]) &&
-        heti_p_same_sizes(s->stage[first[p]].pairs, s->stage[first[q]].pairs, s->schedule->micro_batches[p]) &&
-        heti_p_same_sizes(s->stage[first[p]].sequences, s->stage[first[q]].sequences, s->schedule->micro_batches[p]);
+    return 1;
 }
 
 static void heti_p_sim_twins(heti_p_sim *s) {
@@ -3160,9 +3115,11 @@ static void heti_p_sim_twins(heti_p_sim *s) {
     int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, g, i;
     s->twins = 0;
     if (s->plan->pipelines == 1 || s->updates > 1) return;
-    for (g = 0; g < s->stages; g++) {
-        int64_t *in = &s->rank[s->stage[g].rank].pipeline;
-        *in = *in == -1 || *in == s->plan->stage[g].pipeline ? s->plan->stage[g].pipeline : -2;
+    for (g = s->stages - 1; g >= 0; g--) {
+        heti_p_rank *rank = &s->rank[s->stage[g].rank];
+        rank->pipeline = rank->pipeline == -1 || rank->pipeline == s->plan->stage[g].pipeline ?
+            s->plan->stage[g].pipeline : -2;
+        rank->first_stage = g;
     }
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
         for (g = first[p]; g < first[p + 1] && s->stage[g].team == NULL &&
@@ -3195,10 +3152,8 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         for (int64_t i = rank->at; i < rank->until && s->keep; i++)
             record += heti_p_record_room(s, s->schedule->action[i].kind);
         rank->out[0] = rank->out[1] = -1;
-        memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
-        s->result->rank[r].start = rank->clock > 0 ? 0 : -1;
-        s->result->rank[r].busy = s->result->rank[r].end = rank->clock;
-        s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
+        const het_rank_time time = { rank->clock > 0 ? 0 : -1.0, rank->clock, rank->clock, 0, 0, 0, 0, 0, -1, 0, -1 };
+        s->result->rank[r] = time;
     }
     s->links = 0;
     for (int64_t c = 0; c < s->cells; c++) s->cell[c].there[0] = s->cell[c].there[1] = -1;
@@ -3206,7 +3161,6 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->wire[c].bandwidth = c % 3 == 2 ? s->costs->group[c / 3].bus : s->costs->group[c / 3].uplink;
     for (int64_t c = s->slices - 1; c >= 0; c--) /* from the end: what a small one adds must not be lost */
         s->slice_rest[c] = s->slice_rest[c + 1] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
-    s->turns.count = 0;
     heti_p_sim_processes(s);
     HETI_T_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
@@ -3364,10 +3318,8 @@ static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share,
    one behind alone; -1: all. */
 static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
                               double count, double bytes, int64_t group, double *seconds) {
-    double ways[2][HETRAIN_MAX_TEAM], copied[HETRAIN_MAX_TEAM], latency = 0, copies = 0;
+    double ways[2][HETRAIN_MAX_TEAM] = { { 0 } }, copied[HETRAIN_MAX_TEAM] = { 0 }, latency = 0, copies = 0;
     *seconds = 0;
-    memset(ways, 0, sizeof ways);
-    memset(copied, 0, sizeof copied);
     for (int64_t i = 0; i < stage->members; i++)
         for (int64_t j = 0; j < stage->members; j++) {
             const double piece = bytes * heti_p_piece(stage, share, what, i, j);
@@ -3485,13 +3437,10 @@ static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage,
 
 static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end,
                                  double bytes) {
-    het_record *record;
+    het_record record = { *a, HETI_T_CAST(int32_t, r), start, end, heti_p_whole_bytes(bytes), 0 };
     if (!s->keep) return -1;
-    record = &s->record[s->rank[r].record];
-    record->action = *a, record->action.kind = kind;
-    record->rank = HETI_T_CAST(int32_t, r), record->start = start, record->end = end;
-    record->bytes = heti_p_whole_bytes(bytes);
-    record->exchange = 0;
+    record.action.kind = kind;
+    s->record[s->rank[r].record] = record;
     return s->rank[r].record++;
 }
 
@@ -3502,32 +3451,26 @@ static int heti_p_event_before(const heti_p_event *a, const heti_p_event *b) {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static het_result heti_p_push(heti_p_sim *s, heti_p_queue *queue, const heti_p_event *event) {
-    int64_t i = queue->count;
-    if (queue->count == queue->room) {
-        const int64_t room = 2 * queue->room + 256;
-        heti_p_event *larger = HETI_T_CAST(heti_p_event *, s->allocator.alloc(s->allocator.user,
-            HETI_T_CAST(size_t, room) * sizeof *larger, 16));
-        if (larger == NULL)
-            return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
-        if (queue->count > 0) HETI_T_COPY(larger, queue->event, queue->count);
-        if (queue->room > 0)
-            s->allocator.free(s->allocator.user, queue->event, HETI_T_CAST(size_t, queue->room) * sizeof *larger);
-        queue->event = larger;
-        queue->room = room;
-    }
-    for (queue->count++; i > 0 && heti_p_event_before(event, &queue->event[(i - 1) / 2]); i = (i - 1) / 2)
-        queue->event[i] = queue->event[(i - 1) / 2];
-    queue->event[i] = *event;
+static het_result heti_p_push(heti_p_sim *s, heti_t_list *queue, const heti_p_event *event) {
+    size_t i = HETI_T_COUNT(*queue, heti_p_event);
+    heti_p_event *heap;
+    if (heti_t_list_room(queue, sizeof *event, &s->allocator, NULL) != HET_OK)
+        return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %z messages on shared wires", i + 1);
+    heap = HETI_T_ITEMS(*queue, heti_p_event);
+    queue->used += sizeof *event;
+    for (; i > 0 && heti_p_event_before(event, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = *event;
     return HET_OK;
 }
 
-static heti_p_event heti_p_pop(heti_p_queue *queue) {
-    heti_p_event *const event = queue->event;
-    const heti_p_event first = event[0], last = event[--queue->count];
-    int64_t i = 0, child;
-    while ((child = 2 * i + 1) < queue->count) {
-        if (child + 1 < queue->count && heti_p_event_before(&event[child + 1], &event[child])) child++;
+static heti_p_event heti_p_pop(heti_t_list *queue) {
+    heti_p_event *const event = HETI_T_ITEMS(*queue, heti_p_event);
+    const size_t count = HETI_T_COUNT(*queue, heti_p_event) - 1;
+    const heti_p_event first = event[0], last = event[count];
+    size_t i = 0, child;
+    queue->used -= sizeof *event;
+    while ((child = 2 * i + 1) < count) {
+        if (child + 1 < count && heti_p_event_before(&event[child + 1], &event[child])) child++;
         if (!heti_p_event_before(&event[child], &last)) break;
         event[i] = event[child];
         i = child;
@@ -3581,17 +3524,13 @@ static het_result heti_p_sim_pass(heti_p_sim *s) {
    or -1. */
 static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_t at, double clock, int64_t record) {
     heti_p_link *link = &s->link[way->link];
-    double starts = clock > link->free ? clock : link->free;
-    heti_p_event message;
+    const double starts = clock > link->free ? clock : link->free;
     link->free = link->cost.bandwidth > 0 ? starts + way->bytes / link->cost.bandwidth : starts;
+    const heti_p_event message = { starts, s->stage[way->from].rank, at, link->free, 0, record, *way };
     if (record >= 0) s->record[record].end = link->free;
-    if (link->wires == 0) {
-        heti_p_sim_arrive(s, way, link->free + link->cost.latency);
-        return HET_OK;
-    }
-    message.time = starts, message.last = link->free, message.rank = s->stage[way->from].rank, message.at = at;
-    message.wire = 0, message.record = record, message.way = *way;
-    return heti_p_push(s, &s->messages, &message);
+    if (link->wires > 0) return heti_p_push(s, &s->messages, &message);
+    heti_p_sim_arrive(s, way, link->free + link->cost.latency);
+    return HET_OK;
 }
 
 /* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits
@@ -3712,9 +3651,10 @@ static void heti_p_move_beside(const heti_p_sim *s, int64_t r, const het_stage_c
                                double *seconds) {
     const het_action *first = s->schedule->action + s->schedule->start[r], *before = a;
     double sum = 0;
+    if (a->kind > HET_ACTION_B) return;
     while (before > first && (--before)->kind > HET_ACTION_W) {}
     const het_move_cost *move = c->move[a->kind == HET_ACTION_F && before->kind != HET_ACTION_F ? 2 : a->kind];
-    for (int i = 0; i < HETRAIN_MOVES && a->kind <= HET_ACTION_B; i++) {
+    for (int i = 0; i < HETRAIN_MOVES; i++) {
         double one = move[i].part * *seconds;
         heti_p_at_least(&one, move[i].seconds);
         sum += move[i].count * one;
@@ -3809,10 +3749,7 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
 
 /* A complete ring, from its start on. */
 static void heti_p_push_ring(heti_p_sim *s, int64_t index) {
-    heti_p_event event;
-    memset(&event, 0, sizeof event);
-    event.time = s->ring[index].start;
-    event.rank = index;
+    const heti_p_event event = { s->ring[index].start, index, 0, 0, 0, 0, { 0, 0, 0, 0, 0, 0 } };
     (void)heti_p_push(s, &s->turns, &event);
 }
 
@@ -3852,7 +3789,7 @@ static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     heti_p_ring_reach(s, a, part, begins, heti_p_sim_record(s, r, a, a->kind, begins, begins, 0));
     if (s->costs->block == NULL) return;
     most = heti_p_rank_cost(s, r)->ring_byte * part->moved;
-    team = s->rank[r].state == HETI_P_READY && !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
+    team = !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
     for (int64_t i = 0; i < count && team != NULL; i++)
         heti_p_at_least(&most, heti_p_rank_cost(s, team[i].rank)->ring_byte *
                                heti_p_ring_part(s, team[i].rank, a)->moved);
@@ -3887,9 +3824,16 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     }
 }
 
+/* The ranks that have a block's STEP, with the sum of their state shares. */
+static heti_p_ring *heti_p_owners(const heti_p_sim *s, int64_t block) {
+    return &s->ring[2 * s->rings + block * s->updates];
+}
+
 static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block) {
-    double seconds = s->costs->block != NULL ? s->costs->block[block].step : 0, sum = s->step_share[block];
-    seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_T_CAST(double, s->step_ranks[block]);
+    const heti_p_ring *owners = heti_p_owners(s, block);
+    double seconds = s->costs->block != NULL ? s->costs->block[block].step : 0;
+    seconds = owners->sum > 0 ? seconds * s->plan->state_share[r] / owners->sum :
+        seconds / HETI_T_CAST(double, owners->wanted);
     return heti_p_rank_cost(s, r)->step_base + heti_p_rank_cost(s, r)->step * seconds;
 }
 
@@ -3900,15 +3844,15 @@ static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block)
 /* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every
    owner: the slowest link, and the most bytes of a rank. */
 static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, double *seconds) {
-    const heti_p_ring *owners = &s->ring[2 * s->rings + ring->block * s->updates];
+    const heti_p_ring *owners = heti_p_owners(s, ring->block);
     const heti_p_part *part = s->part + ring->first, *owner = s->part + owners->first;
     double most = 0, latency = 0, slowest = 0;
     int64_t owning = 0;
     *seconds = 0;
     if (s->costs->block == NULL) return HET_OK;
     for (int64_t o = 0; o < owners->wanted; o++) {
-        const double shares = s->step_share[ring->block], own = shares > 0 ?
-            s->plan->state_share[owner[o].rank] / shares : 1 / HETI_T_CAST(double, s->step_ranks[ring->block]);
+        const double own = owners->sum > 0 ? s->plan->state_share[owner[o].rank] / owners->sum :
+            1 / HETI_T_CAST(double, owners->wanted);
         double others = 0;
         for (int64_t i = 0; i < ring->wanted && own > 0; i++) {
             het_link_cost link;
@@ -3971,7 +3915,7 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
     s->rank[r].clock = begins + seconds;
     heti_p_ring_reach(s, a, part, a->kind == HET_ACTION_REDUCE ? begins : begins + seconds,
                       heti_p_sim_record(s, r, a, a->kind, begins, begins + seconds, 0));
-    s->turns.count = 0; /* it is not timed with others */
+    s->turns.used = 0; /* it is not timed with others */
     return heti_p_sim_make(s, a->stage);
 }
 
@@ -4053,12 +3997,10 @@ static het_result heti_p_ring_divided_time(heti_p_sim *s, const heti_p_ring *rin
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
     for (int64_t i = 0; i < n && ring->busiest > 0; i++) {
-        heti_p_took one = { 0, 0, 0, 0 };
         het_link_cost link;
         HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
-        one.latency = link.latency;
-        one.leaves = link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0;
-        one.seconds = link.latency + one.leaves;
+        const double leaves = link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0;
+        const heti_p_took one = { link.latency, link.latency + leaves, leaves, 0 };
         heti_p_slowest(took, &one);
     }
     return HET_OK;
@@ -4099,9 +4041,8 @@ static het_result heti_p_ring_send(heti_p_sim *s, const heti_p_ring *ring, int64
 static het_result heti_p_ring_direct_time(heti_p_sim *s, const heti_p_ring *ring, heti_p_took *took) {
     heti_p_part *part = s->part + ring->first;
     const int64_t clusters = heti_p_ring_clusters(s, ring), *cluster = s->cluster;
-    heti_p_took way[2];
+    heti_p_took way[2] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
     double port = 0;
-    HETI_T_CLEAR(way, 2);
     for (int64_t i = 0; i < ring->wanted; i++) part[i].collected = part[i].share;
     for (int64_t c = 0; c < clusters; c++)
         for (int64_t k = cluster[c]; k < cluster[c + 1]; k++)
@@ -4193,8 +4134,8 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
    earliest gets the wires first. */
 static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
     int64_t count = 0;
-    for (int64_t i = 0; i < s->ranks && s->turns.count > 0; i++) s->rank[i].last_part = -1;
-    for (; s->turns.count > 0; count++) {
+    for (int64_t i = 0; i < s->ranks && s->turns.used > 0; i++) s->rank[i].last_part = -1;
+    for (; s->turns.used > 0; count++) {
         const int64_t index = heti_p_pop(&s->turns).rank;
         heti_p_ring *ring = &s->ring[index];
         s->ring_order[count] = index;
@@ -4210,7 +4151,7 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
     }
     for (int64_t i = 0; i < count; i++)
         if (s->ring[s->ring_order[i]].before == 0) heti_p_push_ring(s, s->ring_order[i]);
-    while (s->turns.count > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop(&s->turns).rank));
+    while (s->turns.used > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop(&s->turns).rank));
     return HET_OK;
 }
 
@@ -4390,7 +4331,7 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
     HETI_T_TRY(heti_p_sim_start(s));
     while (!done) {
         while (s->ready_count > 0) HETI_T_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        if (s->messages.count > 0) HETI_T_TRY(heti_p_sim_pass(s));
+        if (s->messages.used > 0) HETI_T_TRY(heti_p_sim_pass(s));
         else {
             if (s->twins > 0) heti_p_sim_copy_twins(s);
             HETI_T_TRY(heti_p_sim_verdict(s, &done));
@@ -4401,7 +4342,8 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
     return HET_OK;
 }
 
-/* On the tables made from what was given, heti_p_sim_loop or another. s->result is the result. */
+/* On the tables made from what was given, heti_p_sim_loop or another. *s was cleared; s->result is
+   the result. */
 static het_result heti_p_sim_with(heti_p_sim *s, const het_plan *plan, const het_schedule *schedule,
                                   const het_costs *costs, het_result (*loop)(heti_p_sim *s)) {
     heti_t_arena own;
@@ -4415,9 +4357,7 @@ static het_result heti_p_sim_with(heti_p_sim *s, const het_plan *plan, const het
     HETI_T_TRY(heti_t_arrays(&s->tables, 0, heti_p_sim_cut, s, &s->allocator, "het_simulate", s->error));
     const het_result result = loop(s);
     heti_t_arrays_free(&s->tables, &s->allocator);
-    if (s->messages.room > 0)
-        s->allocator.free(s->allocator.user, s->messages.event,
-                          HETI_T_CAST(size_t, s->messages.room) * sizeof *s->messages.event);
+    heti_t_list_free(&s->messages, &s->allocator);
     return result;
 }
 
@@ -4640,22 +4580,22 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     static const int32_t heti_p_timed_kinds[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
     const heti_p_stage *at = &t->sim.stage[rank->stage];
     const int64_t slices = t->sim.slices, k = rank->kind, n = t->stage[rank->stage].begun[k]++;
+    const int64_t pipeline = t->sim.plan->stage[rank->stage].pipeline;
+    const het_action next = { heti_p_timed_kinds[k], 0, HETI_T_CAST(int32_t, pipeline),
+                              HETI_T_CAST(int32_t, rank->stage - t->sim.plan->first_stage[pipeline]),
+                              HETI_T_CAST(int32_t, n / slices),
+                              HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices), 0 };
     heti_p_timed_stage *s = &t->stage[rank->stage];
     heti_p_rank *r = &t->sim.rank[at->rank];
     het_action *a = &t->list->action[r->at];
-    memset(a, 0, sizeof *a);
-    a->kind = heti_p_timed_kinds[k];
-    a->pipeline = HETI_T_CAST(int32_t, t->sim.plan->stage[rank->stage].pipeline);
-    a->stage = HETI_T_CAST(int32_t, rank->stage - t->sim.plan->first_stage[a->pipeline]);
-    a->micro_batch = HETI_T_CAST(int32_t, n / slices);
-    a->slice = HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices);
+    *a = next;
     r->clock = rank->due;
     r->waits = NULL;
     do {
         if (r->waits != NULL) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
         r->waits = NULL;
         HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a));
-    } while (r->waits != NULL && t->sim.messages.count > 0);
+    } while (r->waits != NULL && t->sim.messages.used > 0);
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
@@ -4680,7 +4620,7 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
     double end = 0, span = 0;
     int64_t r, next;
     HETI_T_TRY(heti_p_sim_start(s));
-    s->messages.count = 0;
+    s->messages.used = 0;
     heti_p_timed_rule(t, n);
     for (r = 0; r < s->stages; r++) memset(t->stage[r].begun, 0, sizeof t->stage[r].begun);
     for (r = 0; r < s->ranks; r++) t->rank[r].again = 1;
@@ -4692,8 +4632,9 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
             rank->again = 0;
             if (rank->due < t->rank[next].due) next = r;
         }
-        if (s->messages.count > 0 && s->messages.event[0].time <= t->rank[next].due) {
-            t->rank[s->stage[s->messages.event[0].way.to].rank].again = 1;
+        const heti_p_event *message = HETI_T_ITEMS(s->messages, heti_p_event);
+        if (s->messages.used > 0 && message->time <= t->rank[next].due) {
+            t->rank[s->stage[message->way.to].rank].again = 1;
             HETI_T_TRY(heti_p_sim_pass(s));
         } else if (t->rank[next].due < HETI_P_NEVER) HETI_T_TRY(heti_p_timed_begin(t, &t->rank[next]));
         else break;
@@ -5340,9 +5281,8 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
     *next = *x + wide + 14;
 }
 
-/* From y on, in as many rows as it needs; where `draw` is 0 nothing is written. Returns the last
-   row. */
-static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
+/* From y on, in as many rows as it needs. Returns the last row. */
+static double heti_p_svg_legend(heti_p_svg *s, double y) {
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
@@ -5353,23 +5293,21 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
         const char *legend = heti_p_kinds[kind].legend;
         if (!s->used[kind] || legend == NULL) continue;
         heti_p_svg_item(s, shades, strlen(legend), &x, &y, &next);
-        for (int shade = 0; shade < shades && draw; shade++, x += 12)
+        for (int shade = 0; shade < shades; shade++, x += 12)
             heti_p_svg_rect(s, HETI_P_SHADES * kind + shade, x, y - 9, 11, 11, 1);
-        if (draw) heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, legend);
+        heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, legend);
     }
     heti_p_svg_item(s, 1, 4, &x, &y, &next);
-    if (draw)
-        heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/>"
-                      "<text x=\"%g\" y=\"%g\">idle</text>", x, y - 9, x + 16, y + 1);
+    heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/>"
+                  "<text x=\"%g\" y=\"%g\">idle</text>", x, y - 9, x + 16, y + 1);
     for (int i = 0; i < 3; i++) {
         if (!notes[i]) continue;
         heti_p_svg_item(s, 0, strlen(heti_p_notes[i]) + (i == 2 ? 20 : 0), &x, &y, &next);
-        if (!draw) continue;
         heti_t_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">", x, y + 1);
         if (i == 2) heti_t_format(&s->out, "%d ", s->timeline->dropped);
         heti_t_format(&s->out, "%s</text>", heti_p_notes[i]);
     }
-    if (draw) heti_t_put(&s->out, "\n");
+    heti_t_put(&s->out, "\n");
     return y;
 }
 
@@ -5431,33 +5369,33 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
 
 HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc,
                                         const het_writer *to) {
+    static const het_svg_desc heti_p_plain = { 0, NULL, 0, 0, 0, HET_DEFAULT, 0 };
     heti_p_svg s;
-    het_svg_desc all_default;
     double more;
-    memset(&all_default, 0, sizeof all_default);
-    if (desc == NULL) desc = &all_default;
+    if (desc == NULL) desc = &heti_p_plain;
     if (to == NULL || to->write == NULL || desc->start_canary != 0 || desc->end_canary != 0 ||
         !heti_p_timeline_valid(timeline))
         return HET_ERR_INVALID;
     if (!(desc->width == 0 || (desc->width >= 400 && desc->width <= 20000)) ||
         !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
     memset(&s, 0, sizeof s);
-    s.out = heti_t_text_to(to, s.room, sizeof s.room);
     s.timeline = timeline, s.plan = plan;
     s.title = desc->title != NULL ? desc->title : "Timeline of one step";
     s.dark = desc->dark == HET_YES, s.color = &heti_p_grounds[s.dark], s.shades = 1;
     heti_p_svg_look(&s);
     heti_p_svg_layout(&s, desc);
     heti_p_svg_thin(&s);
-    more = heti_p_svg_legend(&s, 71, 0) - 71;
+    s.out = heti_t_text_in(NULL, 0);
+    more = heti_p_svg_legend(&s, 71) - 71; /* how high it is */
     s.top += more;
     s.height += more;
+    s.out = heti_t_text_to(to, s.room, sizeof s.room);
     heti_t_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" "
                   "viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width, s.height);
     heti_p_svg_style(&s);
     heti_t_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height, s.color->ground);
     heti_p_svg_caption(&s);
-    (void)heti_p_svg_legend(&s, 71, 1);
+    (void)heti_p_svg_legend(&s, 71);
     for (int64_t rank = 0; rank < timeline->ranks; rank++)
         heti_t_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left,
                           heti_p_svg_y(&s, rank), s.plot, s.row);
