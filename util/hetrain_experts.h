@@ -145,7 +145,7 @@ typedef struct heti_x {
     het_experts s;
     int64_t d, f;
     int gated, parallel;
-    int gain, bias, router, gate, up, down;
+    int bias, router, gate, up, down; /* behind the norm's gain */
 } heti_x;
 
 /* Of the rank's own rows and all experts, or of its team's rows and its own experts. */
@@ -234,10 +234,10 @@ static het_result heti_x_run(const heti_x_call *w, het_op_kind kind, const void 
 static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
     const het_unit_call *c = w->c;
     const het_model_desc *m = c->unit->model;
-    const int gain = w->x.gain, bias = w->x.bias;
-    const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[gain],
+    const int bias = w->x.bias;
+    const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[0],
                               bias < 0 ? NULL : c->weight[bias], w->t[HETI_X_H], w->t[HETI_X_MEAN], w->t[HETI_X_RSTD],
-                              w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], NULL, &c->gradient[gain],
+                              w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], NULL, &c->gradient[0],
                               bias < 0 ? NULL : &c->gradient[bias], w->workspace };
     return heti_x_run(w, kind, &a, sizeof a);
 }
@@ -272,14 +272,15 @@ static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t
     a->part[a->parts++] = part;
 }
 
-/* ROUTER: from H to P, all rows. UP: expert e's gate and up, from PICKED to A and B. DOWN: from U
-   to OUT. Gradients: DL, DA and DB, DOUT. */
+/* ROUTER, where there is one: from H to P, all rows. UP: expert e's gate and up, from PICKED to A
+   and B. DOWN: from U to OUT. Gradients: DL, DA and DB, DOUT. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
     const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e], i = e - w->first;
     const int b = w->x.gated ? HETI_X_B : HETI_X_A, db = w->x.gated ? HETI_X_DB : HETI_X_DA;
     float *const *t = w->t;
     het_gradient dw[2];
     het_linear_args a;
+    if (which == HETI_X_ROUTER && w->x.router < 0) return HET_OK;
     memset(&a, 0, sizeof a);
     a.view = view;
     a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
@@ -592,11 +593,13 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
 /* Own rows with all experts, and the rows of all members with the rank's: the same where it has
    all. */
 typedef struct heti_x_calls {
-    heti_x_call own, mine;
+    heti_x_call own, divided;
+    heti_x_call *mine;        /* one of these */
     const het_team *team;     /* NULL: it has all */
     int64_t bound[HETRAIN_MAX_TEAM + 1]; /* member m has experts [bound[m], bound[m + 1]) */
     int two_hops;
-    int64_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM]; /* rows from one member to another, of an exchange */
+    /* Rows from one member to another: of an exchange, and of each of its hops. */
+    int32_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM], rows[2][HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM];
 } heti_x_calls;
 
 /* By share, one at least: as heti_member_columns in hetrain.h divides a parameter by `piece`. */
@@ -614,34 +617,35 @@ static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t 
 
 /* How many of the experts that row r of the team has are member m's. */
 static int64_t heti_x_chosen_of(const heti_x_calls *w, int64_t r, int64_t m) {
-    const int64_t k = w->mine.x.s.used;
-    const int32_t *chosen = w->mine.chosen + r * k;
+    const int64_t k = w->mine->x.s.used;
+    const int32_t *chosen = w->mine->chosen + r * k;
     int64_t count = 0;
     for (int64_t i = 0; i < k; i++) count += chosen[i] >= w->bound[m] && chosen[i] < w->bound[m + 1];
     return count;
 }
 
 /* Rows of the team that member m has begin here. */
-static int64_t heti_x_first(const heti_x_calls *w, int64_t m) { return w->team->row[m] - w->mine.view->row_begin; }
+static int64_t heti_x_first(const heti_x_calls *w, int64_t m) { return w->team->row[m] - w->mine->view->row_begin; }
 
 /* How many rows go from one member to another: out, those with experts there; back, what its
    experts have made. */
-static int64_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int64_t to) {
+static int32_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int64_t to) {
     const int64_t owner = back ? to : from, end = heti_x_first(w, owner + 1);
     int64_t count = 0;
     for (int64_t r = heti_x_first(w, owner); r < end; r++) {
         const int64_t choices = heti_x_chosen_of(w, r, back ? from : to);
         count += back ? choices : choices > 0;
     }
-    return count;
+    return HETI_T_CAST(int32_t, count);
 }
 
 /* Packs what goes to member `to`: out, of own rows; back, of the team's places, by expert. */
 static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, owner = back ? to : w->team->member;
-    const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1), count = back ? w->mine.picked : end;
+    const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1);
+    const int64_t count = back ? w->mine->picked : end;
     for (int64_t i = back ? 0 : first; i < count; i++) {
-        if (back ? w->mine.row[i] < first || w->mine.row[i] >= end : heti_x_chosen_of(w, i, to) == 0) continue;
+        if (back ? w->mine->row[i] < first || w->mine->row[i] >= end : heti_x_chosen_of(w, i, to) == 0) continue;
         HETI_T_COPY(packed, from + (back ? i : i - first) * d, d);
         packed += d;
     }
@@ -674,36 +678,21 @@ static int64_t heti_x_via(const heti_x_calls *w, int64_t from, int64_t to) {
     return begin + place % (end - begin);
 }
 
-/* Rows that go from one member to another: in hop 0 all that passes there, in hop 1 all that passed
-   here. */
-static int64_t heti_x_rows(const heti_x_calls *w, int hop, int64_t from, int64_t to) {
-    int64_t m, count = 0;
-    for (m = 0; m < w->team->members; m++)
-        if (hop == 0) count += heti_x_via(w, from, m) == to ? w->traffic[from][m] : 0;
-        else count += heti_x_via(w, m, to) == from ? w->traffic[m][to] : 0;
-    return count;
-}
-
 /* What member `to` gets in a hop. The relay has all that passes, by sender, then by receiver. */
 static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
-    if (!w->two_hops) {
-        heti_x_pack(w, back, to, from, packed);
-    } else if (hop == 0) {
-        for (int64_t j = 0; j < members; j++) {
-            if (heti_x_via(w, me, j) != to) continue;
-            heti_x_pack(w, back, j, from, packed);
-            packed += w->traffic[me][j] * d;
-        }
-    } else {
-        for (int64_t i = 0; i < members * members; i++) { /* pairs of sender and receiver */
-            const int64_t sender = i / members, receiver = i % members;
-            const int64_t rows = heti_x_via(w, sender, receiver) == me ? w->traffic[sender][receiver] : 0;
-            const int64_t taken = receiver == to ? rows : 0;
-            HETI_T_COPY(packed, from, taken * d);
-            packed += taken * d;
-            from += rows * d;
-        }
+    for (int64_t j = 0; j < members && (hop == 0 || !w->two_hops); j++) {
+        if ((w->two_hops ? heti_x_via(w, me, j) : j) != to) continue;
+        heti_x_pack(w, back, j, from, packed);
+        packed += w->traffic[me][j] * d;
+    }
+    for (int64_t i = 0; i < members * members && hop == 1 && w->two_hops; i++) { /* pairs of sender and receiver */
+        const int64_t sender = i / members, receiver = i % members;
+        const int64_t rows = heti_x_via(w, sender, receiver) == me ? w->traffic[sender][receiver] : 0;
+        const int64_t taken = receiver == to ? rows : 0;
+        HETI_T_COPY(packed, from, taken * d);
+        packed += taken * d;
+        from += rows * d;
     }
 }
 
@@ -717,14 +706,14 @@ static het_result heti_x_hop(const heti_x_calls *w, int back, int hop, const flo
         const int64_t before = (me + members - s) % members;
         float *here = to, *sent;
         int64_t count = 0;
-        for (m = 0; hop == 0 && m < before; m++) here += heti_x_rows(w, 0, m, me) * d;
+        for (m = 0; hop == 0 && m < before; m++) here += w->rows[0][m][me] * d;
         for (first = 0; hop == 1 && first < members && heti_x_via(w, first, me) != before;) first++;
         if (hop == 1 && first < members)
             here += (back ? w->own.begin[w->bound[first]] : heti_x_first(w, first)) * d;
         sent = s > 0 ? w->own.t[HETI_X_SENT] : here;
         heti_x_pack_hop(w, back, hop, (me + s) % members, from, sent);
         for (m = 0; m < members && s > 0; m++) {
-            const int64_t other = (m + s) % members, rows = heti_x_rows(w, hop, m, other);
+            const int64_t other = (m + s) % members, rows = w->rows[hop][m][other];
             const het_box box = { count, count + rows, 0, d };
             have[m] = want[other] = box;
             count += rows;
@@ -734,24 +723,35 @@ static het_result heti_x_hop(const heti_x_calls *w, int back, int hop, const flo
     return HET_OK;
 }
 
-/* Own rows go out, or (back) what was made of them comes to their places. */
-static het_result heti_x_exchange(heti_x_calls *w, int back, const float *from, float *to) {
-    float *relay = w->own.t[HETI_X_RELAY];
-    int64_t i, j;
-    for (i = 0; i < w->team->members; i++)
-        for (j = 0; j < w->team->members; j++) w->traffic[i][j] = heti_x_traffic(w, back, i, j);
-    if (!w->two_hops) return heti_x_hop(w, back, 1, from, to);
-    HETI_T_TRY(heti_x_hop(w, back, 0, from, relay));
-    return heti_x_hop(w, back, 1, relay, to);
+/* In a team own *rows go out, or (back) what was made of them comes to their places: *rows are then
+   `to`. */
+static het_result heti_x_exchange(heti_x_calls *w, int back, const float **rows, float *to) {
+    if (w->team == NULL) return HET_OK;
+    memset(w->rows, 0, sizeof w->rows);
+    for (int64_t i = 0; i < w->team->members; i++)
+        for (int64_t j = 0; j < w->team->members; j++) {
+            const int64_t via = heti_x_via(w, i, j);
+            w->traffic[i][j] = heti_x_traffic(w, back, i, j);
+            w->rows[0][i][via] += w->traffic[i][j];
+            w->rows[1][via][j] += w->traffic[i][j];
+        }
+    if (w->two_hops) {
+        HETI_T_TRY(heti_x_hop(w, back, 0, *rows, w->own.t[HETI_X_RELAY]));
+        *rows = w->own.t[HETI_X_RELAY];
+    }
+    HETI_T_TRY(heti_x_hop(w, back, 1, *rows, to));
+    *rows = to;
+    return HET_OK;
 }
 
-/* All rows of a tensor of which each member has its own. */
+/* All rows of a tensor of which each member of a team has its own. */
 static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
     const int64_t k = w->own.x.s.used;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    if (w->team == NULL) return HET_OK;
     for (int64_t m = 0; m < w->team->members; m++) {
         const het_box part = { w->team->row[m], w->team->row[m + 1], 0, k };
-        const het_box whole = { w->mine.view->row_begin, w->mine.view->row_end, 0, k };
+        const het_box whole = { w->mine->view->row_begin, w->mine->view->row_end, 0, k };
         have[m] = part;
         want[m] = whole;
     }
@@ -761,7 +761,7 @@ static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
 /* ---- the calls ---- */
 
 static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
-    heti_x_call *own = &w->own, *mine = &w->mine;
+    heti_x_call *own = &w->own, *mine = &w->divided;
     char *workspace = HETI_T_CAST(char *, c->workspace);
     memset(w, 0, sizeof *w);
     HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &own->x, NULL));
@@ -779,10 +779,8 @@ static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
     workspace += heti_x_cut(mine, c->info->max_tokens, workspace);
     own->came = NULL;
     own->workspace = mine->workspace = workspace;
-    if (w->team == NULL) {
-        *mine = *own;
-        return HET_OK;
-    }
+    w->mine = w->team != NULL ? mine : own;
+    if (w->team == NULL) return HET_OK;
     heti_x_bounds(w->team->plan, w->team->members, own->x.s.experts, w->bound);
     w->two_hops = heti_x_has_nodes(c->info->team->node, w->team->members);
     mine->first = w->bound[w->team->member];
@@ -800,66 +798,58 @@ static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
 static void heti_x_orders(heti_x_calls *w) {
     int64_t m, r, next = 0;
     heti_x_order(&w->own);
-    heti_x_order(&w->mine);
+    if (w->team != NULL) heti_x_order(w->mine);
     for (m = 0; w->team != NULL && m < w->team->members; m++) {
         const int64_t *node = &w->own.c->info->team->node[m];
         if (!w->two_hops || m == 0 || node[0] != node[-1]) next = heti_x_first(w, m);
         for (r = heti_x_first(w, m); r < heti_x_first(w, m + 1); r++) {
-            w->mine.came[r] = HETI_T_CAST(int32_t, next);
+            w->mine->came[r] = HETI_T_CAST(int32_t, next);
             next += heti_x_chosen_of(w, r, w->team->member) > 0;
         }
     }
 }
 
 static het_result heti_x_forward(const het_unit_call *c) {
-    float *const *t = c->tensor, *h = t[HETI_X_H];
+    float *const *t = c->tensor;
+    const float *rows = t[HETI_X_H];
     heti_x_calls w;
     HETI_T_TRY(heti_x_open(c, &w));
     HETI_T_TRY(heti_x_norm(&w.own, HET_OP_NORM_FORWARD));
-    if (w.own.x.router >= 0)
-        HETI_T_TRY(heti_x_product(&w.own, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
+    HETI_T_TRY(heti_x_product(&w.own, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
     heti_x_route(&w.own);
-    if (w.team != NULL) HETI_T_TRY(heti_x_gather(&w, t[HETI_X_CHOSEN], t[HETI_X_ROUTES]));
+    HETI_T_TRY(heti_x_gather(&w, t[HETI_X_CHOSEN], t[HETI_X_ROUTES]));
     heti_x_orders(&w);
-    if (w.team != NULL) HETI_T_TRY(heti_x_exchange(&w, 0, h, t[HETI_X_CAME]));
-    heti_x_pick(&w.mine, NULL, w.team != NULL ? t[HETI_X_CAME] : h, t[HETI_X_PICKED]);
-    HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_FORWARD, HETI_X_UP));
-    HETI_T_TRY(heti_x_activation(&w.mine, HET_OP_ACTIVATION_FORWARD));
-    HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
-    if (w.team != NULL) HETI_T_TRY(heti_x_exchange(&w, 1, t[HETI_X_PICKED], t[HETI_X_OUT]));
-    heti_x_mix(&w.own, w.own.gates, t[HETI_X_OUT], NULL, h);
+    HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_CAME]));
+    heti_x_pick(w.mine, NULL, rows, t[HETI_X_PICKED]);
+    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_UP));
+    HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
+    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
+    rows = w.mine->out;
+    HETI_T_TRY(heti_x_exchange(&w, 1, &rows, t[HETI_X_OUT]));
+    heti_x_mix(&w.own, w.own.gates, rows, NULL, t[HETI_X_H]);
     return heti_x_dropout(&w.own, 1);
-}
-
-/* dy: [n][D] of own rows. Gradients of h come to the places of own rows, or of the rank's. */
-static het_result heti_x_backward_experts(heti_x_calls *w, float *dy) {
-    const het_unit_call *c = w->own.c;
-    float *const *t = c->tensor;
-    if (w->team != NULL) {
-        HETI_T_TRY(heti_x_gather(w, t[HETI_X_GATES], t[HETI_X_SHARES]));
-        HETI_T_TRY(heti_x_exchange(w, 0, dy, t[HETI_X_PICKED]));
-    }
-    heti_x_pick(&w->mine, w->mine.gates, w->team != NULL ? t[HETI_X_PICKED] : dy, t[HETI_X_DOUT]);
-    HETI_T_TRY(heti_x_products(&w->mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
-    HETI_T_TRY(heti_x_activation(&w->mine, HET_OP_ACTIVATION_BACKWARD));
-    HETI_T_TRY(heti_x_products(&w->mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
-    return w->team != NULL ? heti_x_exchange(w, 1, t[HETI_X_PICKED], t[HETI_X_OUT]) : HET_OK;
 }
 
 static het_result heti_x_backward_input(const het_unit_call *c) {
     const int drops = c->training && c->unit->model->dropout > 0;
-    float *const *t = c->tensor, *dy = drops ? t[HETI_X_H] : c->d_out[0];
+    float *const *t = c->tensor;
+    const float *rows = drops ? t[HETI_X_H] : c->d_out[0];
     heti_x_calls w;
     heti_x_call *own = &w.own;
     HETI_T_TRY(heti_x_open(c, &w));
     heti_x_orders(&w);
     if (drops) HETI_T_TRY(heti_x_dropout(own, 0));
-    if (own->x.router >= 0) heti_x_logits(own, dy);
-    HETI_T_TRY(heti_x_backward_experts(&w, dy));
-    if (own->x.router >= 0)
-        HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
-    heti_x_mix(own, NULL, t[w.team != NULL ? HETI_X_OUT : HETI_X_PICKED], own->x.router < 0 ? NULL : t[HETI_X_H],
-               t[HETI_X_DH]);
+    if (own->x.router >= 0) heti_x_logits(own, rows);
+    HETI_T_TRY(heti_x_gather(&w, t[HETI_X_GATES], t[HETI_X_SHARES]));
+    HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_PICKED]));
+    heti_x_pick(w.mine, w.mine->gates, rows, t[HETI_X_DOUT]);
+    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
+    HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_BACKWARD));
+    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
+    rows = t[HETI_X_PICKED]; /* gradients of h */
+    HETI_T_TRY(heti_x_exchange(&w, 1, &rows, t[HETI_X_OUT]));
+    HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
+    heti_x_mix(own, NULL, rows, own->x.router < 0 ? NULL : t[HETI_X_H], t[HETI_X_DH]);
     if (own->x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * own->x.d) * sizeof(float));
     return heti_x_norm(own, HET_OP_NORM_BACKWARD_INPUT);
 }
@@ -873,13 +863,12 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
     HETI_T_TRY(heti_x_norm(own, HET_OP_NORM_FORWARD)); /* h again */
     if (c->gradient[own->x.up].sum != NULL || c->gradient[own->x.down].sum != NULL ||
         (own->x.gated && c->gradient[own->x.gate].sum != NULL)) {
-        heti_x_pick(&w.mine, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
-        HETI_T_TRY(heti_x_activation(&w.mine, HET_OP_ACTIVATION_FORWARD));
-        HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
-        HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
+        heti_x_pick(w.mine, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
+        HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
+        HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
+        HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
     }
-    if (own->x.router >= 0)
-        HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
+    HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
     return heti_x_norm(own, HET_OP_NORM_BACKWARD_WEIGHT);
 }
 
@@ -992,7 +981,7 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     w.begin = begin; /* the largest workspace of ops: all rows with one expert */
     w.most = &most;
     for (int i = 0; i < 3; i++) {
-        for (int which = w.x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
+        for (int which = HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
             HETI_T_TRY(heti_x_product(&w, heti_x_kinds[i][0], which, 0, &view));
         HETI_T_TRY(heti_x_norm(&w, heti_x_kinds[i][1]));
     }
