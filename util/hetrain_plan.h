@@ -2029,7 +2029,6 @@ typedef struct heti_p_lines {
     int64_t actions, bare;      /* bare: "B", which is I where a W follows */
     int64_t weights;            /* W */
     int64_t micro_batches;      /* the most of any pipeline */
-    int32_t verdicts;
 } heti_p_lines;
 
 /* Fails with line, column and what is read. */
@@ -2104,7 +2103,6 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
         a->stage = 0;
         if (name != HET_ACTION_COMMIT)
             HETI_T_TRY(heti_p_lines_number(r, &at, "the number of a block must follow", &a->stage));
-        r->verdicts |= a->kind == HET_ACTION_COMMIT;
         if (at == end) return HET_OK;
         if (a->kind != HET_ACTION_COMMIT && r->text[at] == '/') return heti_p_lines_suffixes(r, at, a);
         return heti_p_lines_fail(r, HET_ERR_FORMAT, "unexpected text behind an action");
@@ -2126,6 +2124,7 @@ static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
     r->weights += a->kind == HET_ACTION_W;
     if (r->schedule != NULL) {
         r->schedule->action[r->actions] = *a;
+        r->schedule->complete |= a->kind == HET_ACTION_COMMIT;
         if (a->kind < HET_ACTION_REDUCE) {
             int64_t *count = &r->schedule->micro_batches[a->pipeline];
             *count = heti_p_max(*count, HETI_T_CAST(int64_t, a->micro_batch) + 1);
@@ -2269,7 +2268,6 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
         het_schedule_free(r.schedule);
         return result;
     }
-    r.schedule->complete = r.verdicts;
     *schedule = r.schedule;
     return HET_OK;
 }
@@ -2380,8 +2378,7 @@ typedef struct heti_p_stage {
 typedef struct heti_p_cell {
     double there[2];                  /* input, gradient */
     double taken;                     /* when its TAKE is over */
-    int32_t done;                     /* bits: F, I, W; on the host; SEND and RECV of its input and of its
-                                         gradient, where they wait for each other */
+    int32_t done;                     /* bits: F, I, W; on the host */
 } heti_p_cell;
 
 typedef struct heti_p_link {
@@ -2398,10 +2395,11 @@ typedef struct heti_p_wire {
     double load;                      /* of the ring that is looked at */
 } heti_p_wire;
 
-/* The SEND or RECV of a message that has been reached while the other has not. */
+/* A message whose SEND and RECV wait for each other. */
 typedef struct heti_p_half {
-    double time;
+    double time;                      /* when the last one of them was reached */
     int64_t record, at;               /* of the SEND: its place in the timeline and in all lists */
+    int reached;                      /* 1: SEND, 2: RECV, 3: both */
 } heti_p_half;
 
 /* The message of a SEND or RECV, or of an F, B or I in lists without them: stages, link (-1: there
@@ -2451,7 +2449,7 @@ typedef struct heti_p_rank {
     int32_t decided;                  /* 1: it is behind its VERDICT */
     int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
     double pass_begin, pass_end;      /* and when */
-    int32_t state;                    /* heti_p_state */
+    int32_t asks;                     /* 1: it waits for a verdict */
     int64_t first_link, held;         /* while tables are made: -1: none; stages of one pipeline */
     double ring_free, ring_end;       /* when all of its last ring has left, and is there */
     double verdict;                   /* when it reached its VERDICT */
@@ -2463,8 +2461,6 @@ typedef struct heti_p_rank {
     double host, room;                /* when its link to the host is free, and was before the last PUT */
     double kept_bytes;
 } heti_p_rank;
-
-typedef enum heti_p_state { HETI_P_READY = 0, HETI_P_WAITS = 1, HETI_P_VERDICT = 2, HETI_P_DONE = 3 } heti_p_state;
 
 typedef struct heti_p_sim {
     const het_plan *plan;
@@ -2492,13 +2488,12 @@ typedef struct heti_p_sim {
                                          yet timed */
     heti_p_part *part;
     double *slice_rest;               /* [slices + 1] shares of each and of those behind it; one alone has 1 */
-    int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
+    int processes;                    /* 1: some groups are one */
     heti_p_wire *wire;                /* [3 groups] */
     int64_t *path;                    /* [links][most_wires] */
     int64_t *loaded;                  /* [3 groups] wires with a load */
     heti_p_half *half;                /* [2 cells] of input, of gradient; none with HET_TRANSFER_FREE */
     het_transfer transfer;
-    int64_t twins;                    /* ranks that have a twin and have not yet got its times */
     heti_t_list messages;             /* on shared wires, the earliest first */
     het_simulation *result;           /* a block of its own, with the records */
     het_record *record;
@@ -2521,7 +2516,6 @@ static void heti_p_sim_cut(void *self, heti_t_arena *arena) {
     s->turns.data = HETI_T_CAST(char *, heti_t_take(arena, timed, sizeof(heti_p_event)));
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->slice_rest = HETI_T_TAKE(arena, double, s->slices + 1);
-    s->process = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
     s->loaded = HETI_T_TAKE(arena, int64_t, 3 * s->groups);
     s->half = HETI_T_TAKE(arena, heti_p_half, s->transfer != HET_TRANSFER_FREE ? 2 * s->cells : 0);
@@ -2629,6 +2623,7 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
                                HETRAIN_COMMUNICATOR_DEPTH);
         deepest = heti_p_max(deepest, depth);
         shared |= g->bus > 0 || g->uplink > 0;
+        s->processes |= g->process != 0;
     }
     for (int64_t i = 0; i < s->ranks; i++)
         if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
@@ -2663,16 +2658,16 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
 static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path,
                                    int64_t *wires) {
     const het_group *group = s->costs->group;
-    int64_t a, b, n = 0;
+    int64_t a, b, n = 0, end = s->most_wires;
     *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
     if (!heti_t_is_time(cost->latency) || !heti_t_is_time(cost->bandwidth))
         return HETI_P_BAD(s, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
     if (s->groups == 0) return HET_OK;
     for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
-        if (a > b) {
-            if (path != NULL && group[a].uplink > 0) path[n++] = 3 * a;
-            a = group[a].parent;
-        } else b = group[b].parent;
+        const int out = a > b;
+        int64_t *g = out ? &a : &b;
+        if (path != NULL && group[*g].uplink > 0) path[out ? n++ : --end] = 3 * *g + !out;
+        *g = group[*g].parent;
     }
     if (a < 0 || b < 0) return HETI_P_BAD(s, "het_simulate: ranks %d and %d have no group in common", from, to);
     if (s->costs->link == NULL) {
@@ -2681,10 +2676,8 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     }
     if (path == NULL) return HET_OK;
     if (group[a].bus > 0) path[n++] = 3 * a + 2;
-    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent) n += group[b].uplink > 0;
+    while (end < s->most_wires) path[n++] = path[end++]; /* inwards: the outermost first */
     *wires = n;
-    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent) /* inwards: the outermost first */
-        if (group[b].uplink > 0) path[--n] = 3 * b + 1;
     return HET_OK;
 }
 
@@ -2844,8 +2837,7 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (*link >= 0) return HET_OK;
     made->to = to, made->next = *first, made->first_wire = s->links * s->most_wires;
     *first = *link = s->links++;
-    HETI_T_TRY(heti_p_link_cost(s, from, to, &made->cost, s->most_wires > 0 ? s->path + made->first_wire : NULL,
-                                &made->wires));
+    HETI_T_TRY(heti_p_link_cost(s, from, to, &made->cost, s->path + made->first_wire, &made->wires));
     return heti_p_team_link(s, from, to, &made->cost);
 }
 
@@ -2868,7 +2860,6 @@ static void heti_p_sim_weights(heti_p_sim *s) {
         }
     }
     for (int64_t g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
-    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit *= s->slice_rest[0];
 }
 
 /* All ranks of a stage of pipeline p take its micro-batches, of which `first` is the first. */
@@ -2922,17 +2913,12 @@ static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a) {
         (a->kind == HET_ACTION_STEP ? 2 * s->rings : a->kind == HET_ACTION_GATHER ? s->rings : 0);
 }
 
-/* Which process each rank is in: the innermost group that is one; a number of its own where there
-   is none; all the same where no group is one. */
-static void heti_p_sim_processes(heti_p_sim *s) {
-    int64_t g;
-    int any = 0;
-    for (g = 0; g < s->groups; g++) any |= s->costs->group[g].process != 0;
-    for (int64_t r = 0; r < s->ranks; r++) {
-        for (g = any ? s->costs->rank_group[r] : -1; g >= 0 &&
-             !s->costs->group[g].process; g = s->costs->group[g].parent) {}
-        s->process[r] = g >= 0 ? g : any ? -2 - r : -1;
-    }
+/* Which process a rank is in: the innermost group that is one; a number of its own where there is
+   none; all the same where no group is one. */
+static int64_t heti_p_process(const heti_p_sim *s, int64_t r) {
+    int64_t g = s->processes ? s->costs->rank_group[r] : -1;
+    while (g >= 0 && !s->costs->group[g].process) g = s->costs->group[g].parent;
+    return g >= 0 ? g : s->processes ? -2 - r : -1;
 }
 
 static int heti_p_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
@@ -3113,7 +3099,6 @@ static void heti_p_sim_twins(heti_p_sim *s) {
     enum { HETI_P_MOST_UNLIKE = 8 };
     const int64_t *first = s->plan->first_stage;
     int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, g, i;
-    s->twins = 0;
     if (s->plan->pipelines == 1 || s->updates > 1) return;
     for (g = s->stages - 1; g >= 0; g--) {
         heti_p_rank *rank = &s->rank[s->stage[g].rank];
@@ -3128,11 +3113,8 @@ static void heti_p_sim_twins(heti_p_sim *s) {
         for (i = 0; i < count && !heti_p_same_pipelines(s, unlike[i], p); i++) {}
         if (i == count && count < HETI_P_MOST_UNLIKE) unlike[count++] = p;
         else if (i < count)
-            for (g = first[p]; g < first[p + 1]; g++) {
-                heti_p_rank *rank = &s->rank[s->stage[g].rank];
-                s->twins += rank->twin < 0;
-                rank->twin = s->stage[first[unlike[i]] + g - first[p]].rank;
-            }
+            for (g = first[p]; g < first[p + 1]; g++)
+                s->rank[s->stage[g].rank].twin = s->stage[first[unlike[i]] + g - first[p]].rank;
     }
 }
 
@@ -3161,16 +3143,12 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->wire[c].bandwidth = c % 3 == 2 ? s->costs->group[c / 3].bus : s->costs->group[c / 3].uplink;
     for (int64_t c = s->slices - 1; c >= 0; c--) /* from the end: what a small one adds must not be lost */
         s->slice_rest[c] = s->slice_rest[c + 1] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
-    heti_p_sim_processes(s);
     HETI_T_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
     HETI_T_TRY(heti_p_sim_rings(s));
     heti_p_sim_twins(s);
-    for (int64_t c = 0; c < s->plan->members; c++) {
-        const het_team_member *m = &s->plan->member[c];
+    for (const het_team_member *m = s->plan->member; m < s->plan->member + s->plan->members; m++)
         if (m->rank != m->leader) s->rank[m->rank].twin = m->leader;
-        s->twins += m->rank != m->leader;
-    }
     for (s->ready_count = 0, r = s->ranks - 1; r >= 0; r--)
         if (s->rank[r].twin < 0) s->ready[s->ready_count++] = r;
     return HET_OK;
@@ -3492,8 +3470,8 @@ static heti_p_way heti_p_way_of(const heti_p_sim *s, const het_action *a) {
 }
 
 static void heti_p_sim_wake(heti_p_sim *s, int64_t r, const heti_p_cell *cell) {
-    if (s->rank[r].state != HETI_P_WAITS || s->rank[r].waits != cell) return;
-    s->rank[r].state = HETI_P_READY;
+    if (s->rank[r].waits != cell) return;
+    s->rank[r].waits = NULL;
     s->ready[s->ready_count++] = r;
 }
 
@@ -3533,30 +3511,26 @@ static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_
     return HET_OK;
 }
 
-/* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits
-   further. */
-enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_SENT = 8, HETI_P_POSTED = 16,
-      HETI_P_BACK = 2, HETI_P_AWAY = 128 };
+/* Of heti_p_cell.done. */
+enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_AWAY = 8 };
 
 /* A SEND or RECV, whose partner must be reached too. */
 static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, const heti_p_way *way) {
-    const int receives = heti_t_is_receive(a->kind), eager = way->bytes <= s->costs->eager;
-    const int32_t own = (receives ? HETI_P_POSTED : HETI_P_SENT) << (way->forward ? 0 : HETI_P_BACK),
-        other = (receives ? HETI_P_SENT : HETI_P_POSTED) << (way->forward ? 0 : HETI_P_BACK);
-    heti_p_cell *cell = &s->cell[way->cell];
+    const int receives = heti_t_is_receive(a->kind), own = receives ? 2 : 1, eager = way->bytes <= s->costs->eager;
+    const heti_p_cell *cell = &s->cell[way->cell];
     heti_p_half *half = &s->half[2 * way->cell + !way->forward];
     heti_p_rank *rank = &s->rank[r];
     const double *arrives = &cell->there[!way->forward];
-    if ((cell->done & own) == 0) {
+    if ((half->reached & own) == 0) {
         double start = rank->clock;
-        cell->done |= own;
+        half->reached |= own;
         if (!receives) {
             half->at = a - s->schedule->action;
             half->record = heti_p_sim_record(s, r, a, a->kind, start, start, way->bytes);
         } else if (s->transfer == HET_TRANSFER_BLOCKING) rank->received = start;
-        if (!eager && (cell->done & other) != 0) heti_p_at_least(&start, half->time);
+        if (!eager && half->reached == 3) heti_p_at_least(&start, half->time);
         half->time = rank->clock;
-        if (eager ? !receives : (cell->done & other) != 0)
+        if (eager ? !receives : half->reached == 3)
             HETI_T_TRY(heti_p_sim_launch(s, way, half->at, start, half->record));
     }
     if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
@@ -3924,10 +3898,9 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
-        rank->waits = NULL;
         if (heti_p_sim_lacks(s, a)) continue;
         if (a->kind == HET_ACTION_COMMIT) {
-            rank->state = HETI_P_VERDICT;
+            rank->asks = 1;
             rank->verdict = rank->clock;
             return HET_OK;
         }
@@ -3937,9 +3910,8 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
         else if (s->updates > 1) HETI_T_TRY(heti_p_sim_update(s, r, a));
         else if (a->kind != HET_ACTION_STEP) heti_p_sim_ring(s, r, a);
         else heti_p_sim_busy(s, r, a, rank->clock, heti_p_step_seconds(s, r, a->stage));
-        if (rank->waits != NULL) { rank->state = HETI_P_WAITS; return HET_OK; }
+        if (rank->waits != NULL) return HET_OK;
     }
-    rank->state = HETI_P_DONE;
     return HET_OK;
 }
 
@@ -4010,10 +3982,11 @@ static het_result heti_p_ring_divided_time(heti_p_sim *s, const heti_p_ring *rin
 static int64_t heti_p_ring_clusters(heti_p_sim *s, const heti_p_ring *ring) {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    const int spread = s->process[part[0].rank] != s->process[part[n - 1].rank];
+    const int spread = heti_p_process(s, part[0].rank) != heti_p_process(s, part[n - 1].rank);
     int64_t clusters = 0;
     for (int64_t i = 0; i < n; i++)
-        if (i == 0 || !spread || s->process[part[i].rank] != s->process[part[i - 1].rank]) s->cluster[clusters++] = i;
+        if (i == 0 || !spread || heti_p_process(s, part[i].rank) != heti_p_process(s, part[i - 1].rank))
+            s->cluster[clusters++] = i;
     if (clusters == n && n > HETRAIN_DIRECT) {
         while ((clusters - 1) * (clusters - 1) >= n) clusters--;
         for (int64_t c = 0; c < clusters; c++) s->cluster[c] = c * n / clusters;
@@ -4180,10 +4153,12 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
         if (member[i]) member[members++] = i;
     *count = 0;
     for (i = 0; i < members; i++)
-        if (i == 0 || s->process[member[i]] != s->process[member[i - 1]]) place[(*count)++].rank = member[i];
+        if (i == 0 || heti_p_process(s, member[i]) != heti_p_process(s, member[i - 1]))
+            place[(*count)++].rank = member[i];
     het_tree_grow(place, *count, NULL);
     for (int64_t first = 0; first < members; first = i) {
-        for (i = first, k = *count; i < members && s->process[member[i]] == s->process[member[first]]; i++)
+        const int64_t process = heti_p_process(s, member[first]);
+        for (i = first, k = *count; i < members && heti_p_process(s, member[i]) == process; i++)
             place[k++].rank = member[i];
         if (k - *count <= HETRAIN_TREE_MOST) HETI_T_TRY(heti_p_tree_seconds(s, place + *count, k - *count, seconds));
         het_tree_grow(place + *count, k - *count, k - *count <= HETRAIN_TREE_MOST ? seconds : NULL);
@@ -4224,9 +4199,9 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     *done = 1;
     for (int64_t r = 0; r < s->ranks; r++) {
         heti_p_rank *rank = &s->rank[r];
-        if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
+        if (rank->waits != NULL) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
         heti_p_at_least(&rank->clock, rank->ring_end);
-        if (rank->state == HETI_P_VERDICT) {
+        if (rank->asks) {
             *done = 0;
             heti_p_sim_spend(s, r, rank->clock, heti_p_rank_cost(s, r)->verdict);
         }
@@ -4241,13 +4216,13 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
     for (int64_t r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
-        if (rank->state != HETI_P_VERDICT) continue;
+        if (!rank->asks) continue;
         if (s->transfer == HET_TRANSFER_POSTED) time = rank->joined;
         (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_COMMIT, rank->verdict, time, 0);
         rank->clock = time;
         rank->decided = 1;
         rank->at++;
-        rank->state = HETI_P_READY;
+        rank->asks = 0;
         s->ready[s->ready_count++] = r;
     }
     return HET_OK;
@@ -4277,7 +4252,7 @@ static void heti_p_sim_sums(heti_p_sim *s) {
         if (s->rank[r].clock > result->makespan) result->makespan = s->rank[r].clock;
         if (time->start < 0) time->start = time->end = 0;
         if (time->end - time->start > result->span) result->span = time->end - time->start;
-        time->peak /= s->rank[r].unit;
+        time->peak /= s->rank[r].unit * s->slice_rest[0];
         busy += time->busy;
     }
     for (int64_t r = 0; r < s->ranks; r++) {
@@ -4319,23 +4294,23 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
     }
 }
 
-static void heti_p_sim_copy_twins(heti_p_sim *s) {
-    for (int64_t r = 0; r < s->ranks; r++)
-        if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
-    for (int64_t m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
-    s->twins = 0;
+/* Until nobody can go on without a verdict. */
+static het_result heti_p_sim_run_all(heti_p_sim *s) {
+    while (s->ready_count > 0 || s->messages.used > 0)
+        HETI_T_TRY(s->ready_count > 0 ? heti_p_sim_run(s, s->ready[--s->ready_count]) : heti_p_sim_pass(s));
+    return HET_OK;
 }
 
 static het_result heti_p_sim_loop(heti_p_sim *s) {
     int done = 0;
     HETI_T_TRY(heti_p_sim_start(s));
+    HETI_T_TRY(heti_p_sim_run_all(s));
+    for (int64_t r = 0; r < s->ranks; r++)
+        if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
+    for (int64_t m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
     while (!done) {
-        while (s->ready_count > 0) HETI_T_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        if (s->messages.used > 0) HETI_T_TRY(heti_p_sim_pass(s));
-        else {
-            if (s->twins > 0) heti_p_sim_copy_twins(s);
-            HETI_T_TRY(heti_p_sim_verdict(s, &done));
-        }
+        HETI_T_TRY(heti_p_sim_verdict(s, &done));
+        HETI_T_TRY(heti_p_sim_run_all(s));
     }
     heti_p_sim_timeline(s);
     heti_p_sim_sums(s);
@@ -4590,12 +4565,12 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     het_action *a = &t->list->action[r->at];
     *a = next;
     r->clock = rank->due;
-    r->waits = NULL;
-    do {
-        if (r->waits != NULL) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
+    HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a));
+    while (r->waits != NULL && t->sim.messages.used > 0) {
         r->waits = NULL;
+        HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
         HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a));
-    } while (r->waits != NULL && t->sim.messages.used > 0);
+    }
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
@@ -4955,7 +4930,7 @@ typedef struct heti_p_svg {
     int64_t computed, micro_batches;
     int64_t transfers, boxes;
     int counting;                                          /* boxes are counted, nothing is drawn */
-    int used[HETI_T_KINDS], shades, slices, labels, stacked; /* what is there to be seen; shades: of any rank */
+    int used[HETI_T_KINDS], shades, slices, stacked;       /* what is there to be seen; shades: of any rank */
     /* stages of the present rank, ascending: the place gives the shade */
     int64_t key[HETI_P_STAGES];
     int keys;
@@ -5132,7 +5107,7 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy) {
                   middle - thick / 2, thick);
     heti_t_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x,
                   middle - thick / 2, 44 * share, thick, s->color->idle);
-    if (s->labels)
+    if (s->row + s->gap >= 11.5)
         heti_t_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">%1 %%</text>", s->width - 12, middle + 4,
                       100 * share);
     heti_t_put(&s->out, "\n");
@@ -5355,7 +5330,6 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
     s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
     s->font = s->row * 0.55 < 11 ? s->row * 0.55 : 11;
     if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
-    s->labels = s->row + s->gap >= 11.5;
     s->left = s->plan != NULL && s->row >= 24 ? 112 : 74;
     s->end = heti_t_timeline_end(s->timeline);
     s->width = desc->width > 0 ? desc->width : heti_p_svg_width(s);
