@@ -2361,6 +2361,7 @@ static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank
 /* A stage with its neighbours, costs and cells. */
 typedef struct heti_p_stage {
     int64_t rank, before, after;      /* ranks of the neighbours; -1: none */
+    int64_t lane, next;               /* its rank's first stage in this pipeline, and next one; -1: none */
     int64_t gradient;                 /* the rank that its gradient comes from; -1: none, or it is made there */
     int32_t backward;                 /* het_plan_backward */
     int64_t link_before, link_after;  /* -1: same rank, or no gradient goes there */
@@ -2420,7 +2421,7 @@ typedef struct heti_p_event {
 typedef struct heti_p_part {
     int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
     int64_t next;                     /* the rank's next ring, -1: none */
-    double time;                      /* when the rank reached it; negative: not yet */
+    double time;                      /* when the rank reached it */
     double share, moved;              /* of the block, in parts of heti_p_ring.sum; bytes that the
                                          ring brings to it and takes from it */
     double collected, port[2];        /* of the block, with its share; seconds of what leaves and comes */
@@ -2429,7 +2430,7 @@ typedef struct heti_p_part {
 /* One REDUCE or GATHER. */
 typedef struct heti_p_ring {
     int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
-    double ready, start, sum;         /* start: when all its ranks have done the rings before it */
+    double start, sum;                /* start: when all its ranks have reached it and done the rings before it */
     double busiest;                   /* bytes of the busiest rank, where it is `divided` */
     int64_t before;                   /* of its ranks, those that have a ring to do before it */
     int32_t block, gather;
@@ -2442,20 +2443,18 @@ typedef struct heti_p_rank {
     int64_t first_record, record;     /* place of its first record and of the next one */
     int64_t twin;                     /* a rank that does the same at the same times until VERDICT
                                          and is simulated in its place; -1: none */
-    int64_t pipeline, first_stage;    /* of its stages; -1: it has none, -2: several; not known where
-                                         pipelines have no twins */
+    int64_t first_stage, last_stage;  /* -1: none */
     const heti_p_cell *waits;         /* the cell whose message it waits for, the one behind all for an
                                          update; NULL: it can go on */
     int32_t decided;                  /* 1: it is behind its VERDICT */
     int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
     double pass_begin, pass_end;      /* and when */
     int32_t asks;                     /* 1: it waits for a verdict */
-    int64_t first_link, held;         /* while tables are made: -1: none; stages of one pipeline */
+    int64_t first_link;               /* while tables are made; -1: none */
     double ring_free, ring_end;       /* when all of its last ring has left, and is there */
     double verdict;                   /* when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
     double joined, heard;             /* on the way through a VERDICT's tree */
-    double received;                  /* when it reached the RECV it waits in */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
     double host, room;                /* when its link to the host is free, and was before the last PUT */
@@ -2845,21 +2844,18 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
    everything is multiplied by the least common multiple of a rank's n, and divided by it (and by
    the sum of slice shares) in the end. */
 static void heti_p_sim_weights(heti_p_sim *s) {
-    const int64_t *first = s->plan->first_stage;
-    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
-        for (int64_t g = first[p]; g < first[p + 1]; g++) s->rank[s->stage[g].rank].held = 0;
-        for (int64_t g = first[p]; g < first[p + 1]; g++) s->rank[s->stage[g].rank].held++;
-        for (int64_t g = first[p]; g < first[p + 1]; g++) {
-            heti_p_rank *rank = &s->rank[s->stage[g].rank];
-            int64_t n = rank->held, a = n, b = HETI_T_CAST(int64_t, rank->unit);
-            s->stage[g].weight = HETI_T_CAST(double, n); /* for now */
-            while (b != 0) { int64_t rest = a % b; a = b; b = rest; }
-            rank->unit *= HETI_T_CAST(double, n / a);
-            if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
-        }
+    for (int64_t r = 0; r < s->ranks; r++) s->rank[r].unit = 1;
+    for (int64_t g = 0; g < s->stages; g++) s->stage[s->stage[g].lane].weight++; /* n, for now */
+    for (int64_t g = 0; g < s->stages; g++) {
+        heti_p_rank *rank = &s->rank[s->stage[g].rank];
+        const int64_t n = HETI_T_CAST(int64_t, s->stage[s->stage[g].lane].weight);
+        int64_t a = n, b = HETI_T_CAST(int64_t, rank->unit);
+        while (b != 0) { int64_t rest = a % b; a = b; b = rest; }
+        rank->unit *= HETI_T_CAST(double, n / a);
+        if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
     }
-    for (int64_t g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
+    for (int64_t g = s->stages - 1; g >= 0; g--)
+        s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[s->stage[g].lane].weight;
 }
 
 /* All ranks of a stage of pipeline p take its micro-batches, of which `first` is the first. */
@@ -2883,7 +2879,13 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
     for (int64_t p = 0; p < plan->pipelines; p++) {
         for (int64_t g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
             heti_p_stage *stage = &s->stage[g];
+            heti_p_rank *rank = &s->rank[plan->stage[g].rank];
             stage->rank = plan->stage[g].rank;
+            stage->next = -1;
+            stage->lane = rank->last_stage >= plan->first_stage[p] ? s->stage[rank->last_stage].lane : g;
+            if (rank->first_stage < 0) rank->first_stage = g;
+            else s->stage[rank->last_stage].next = g;
+            rank->last_stage = g;
             stage->before = g > plan->first_stage[p] ? plan->stage[g - 1].rank : -1;
             stage->after = g + 1 < plan->first_stage[p + 1] ? plan->stage[g + 1].rank : -1;
             stage->cell = cell;
@@ -3008,7 +3010,6 @@ static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
             part = s->part + ring->first + ring->wanted - 1;
             if (ring->wanted > 1 && part[-1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
             part->rank = r;
-            part->time = -1;
         }
     return HET_OK;
 }
@@ -3100,15 +3101,10 @@ static void heti_p_sim_twins(heti_p_sim *s) {
     const int64_t *first = s->plan->first_stage;
     int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, g, i;
     if (s->plan->pipelines == 1 || s->updates > 1) return;
-    for (g = s->stages - 1; g >= 0; g--) {
-        heti_p_rank *rank = &s->rank[s->stage[g].rank];
-        rank->pipeline = rank->pipeline == -1 || rank->pipeline == s->plan->stage[g].pipeline ?
-            s->plan->stage[g].pipeline : -2;
-        rank->first_stage = g;
-    }
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
         for (g = first[p]; g < first[p + 1] && s->stage[g].team == NULL &&
-             s->rank[s->stage[g].rank].pipeline == p; g++) {}
+             s->rank[s->stage[g].rank].first_stage >= first[p] &&
+             s->rank[s->stage[g].rank].last_stage < first[p + 1]; g++) {}
         if (g < first[p + 1]) continue;
         for (i = 0; i < count && !heti_p_same_pipelines(s, unlike[i], p); i++) {}
         if (i == count && count < HETI_P_MOST_UNLIKE) unlike[count++] = p;
@@ -3130,7 +3126,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         rank->at = s->schedule->start[leader];
         rank->until = s->schedule->start[leader + 1];
         rank->record = rank->first_record = record;
-        rank->twin = rank->pipeline = rank->first_link = -1;
+        rank->twin = rank->first_stage = rank->last_stage = rank->first_link = -1;
         for (int64_t i = rank->at; i < rank->until && s->keep; i++)
             record += heti_p_record_room(s, s->schedule->action[i].kind);
         rank->out[0] = rank->out[1] = -1;
@@ -3415,8 +3411,8 @@ static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage,
 
 static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end,
                                  double bytes) {
-    het_record record = { *a, HETI_T_CAST(int32_t, r), start, end, heti_p_whole_bytes(bytes), 0 };
     if (!s->keep) return -1;
+    het_record record = { *a, HETI_T_CAST(int32_t, r), start, end, heti_p_whole_bytes(bytes), 0 };
     record.action.kind = kind;
     s->record[s->rank[r].record] = record;
     return s->rank[r].record++;
@@ -3520,23 +3516,23 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
     const heti_p_cell *cell = &s->cell[way->cell];
     heti_p_half *half = &s->half[2 * way->cell + !way->forward];
     heti_p_rank *rank = &s->rank[r];
-    const double *arrives = &cell->there[!way->forward];
+    const double *arrives = &cell->there[!way->forward], reached = rank->clock; /* does not change while it waits */
     if ((half->reached & own) == 0) {
-        double start = rank->clock;
+        double start = reached;
         half->reached |= own;
         if (!receives) {
             half->at = a - s->schedule->action;
             half->record = heti_p_sim_record(s, r, a, a->kind, start, start, way->bytes);
-        } else if (s->transfer == HET_TRANSFER_BLOCKING) rank->received = start;
+        }
         if (!eager && half->reached == 3) heti_p_at_least(&start, half->time);
-        half->time = rank->clock;
+        half->time = reached;
         if (eager ? !receives : half->reached == 3)
             HETI_T_TRY(heti_p_sim_launch(s, way, half->at, start, half->record));
     }
     if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
     if (*arrives < 0) { rank->waits = cell; return HET_OK; }
     heti_p_at_least(&rank->clock, *arrives);
-    if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, way->bytes);
+    if (receives) (void)heti_p_sim_record(s, r, a, a->kind, reached, rank->clock, way->bytes);
     return HET_OK;
 }
 
@@ -3733,10 +3729,8 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
     heti_p_ring *ring = &s->ring[index];
     part->time = time;
     part->record = record;
-    heti_p_at_least(&ring->ready, time);
-    if (++ring->reached < ring->wanted) return;
-    ring->start = ring->ready;
-    heti_p_push_ring(s, index);
+    heti_p_at_least(&ring->start, time);
+    if (++ring->reached == ring->wanted) heti_p_push_ring(s, index);
 }
 
 /* When a REDUCE begins: in its stage's last pass, when the units that use the block are behind. */
@@ -3786,8 +3780,8 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
         het_record *record = &s->record[i];
         *record = s->record[i - behind];
         record->rank = HETI_T_CAST(int32_t, r);
-        if (record->action.kind < HET_ACTION_REDUCE && own.pipeline >= 0)
-            record->action.pipeline = HETI_T_CAST(int32_t, own.pipeline);
+        if (record->action.kind < HET_ACTION_REDUCE && own.first_stage >= 0)
+            record->action.pipeline = HETI_T_CAST(int32_t, s->plan->stage[own.first_stage].pipeline);
     }
     for (int64_t i = own.at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
@@ -3859,9 +3853,9 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
             (v > 0 && gathers[v - 1].reached < gathers[v - 1].wanted))
             break;
         HETI_T_TRY(heti_p_ring_seconds(s, &sums[v], &seconds));
-        sums[v].start = sums[v].ready + seconds;
+        sums[v].start += seconds;
         if (v > 0) heti_p_at_least(&sums[v].start, sums[v - 1].start);
-        if (v > 0) heti_p_at_least(&sums[v].start, gathers[v - 1].ready);
+        if (v > 0) heti_p_at_least(&sums[v].start, gathers[v - 1].start);
         sums[v].start += step;
         sums[v].before = 1;
         for (int64_t r = 0; r < s->ranks; r++) heti_p_sim_wake(s, r, s->cell + s->cells);
@@ -4146,11 +4140,8 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     het_tree_place *place = s->tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
     int64_t *member = s->ready, members = 0, i, k; /* nobody is ready now */
-    for (i = 0; i < s->ranks; i++) member[i] = 0;
-    for (int64_t g = 0; g < s->stages; g++) member[s->stage[g].rank] = 1;
-    for (int64_t g = 0; g < s->plan->members; g++) member[s->plan->member[g].rank] = member[s->plan->member[g].leader];
     for (i = 0; i < s->ranks; i++)
-        if (member[i]) member[members++] = i;
+        if (s->rank[i].first_stage >= 0) member[members++] = i; /* who is in a team has its leader's */
     *count = 0;
     for (i = 0; i < members; i++)
         if (i == 0 || heti_p_process(s, member[i]) != heti_p_process(s, member[i - 1]))
@@ -4174,7 +4165,6 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
     het_link_cost link;
     int64_t count;
     HETI_T_TRY(heti_p_build_tree(s, &count));
-    for (int64_t k = 0; k < count; k++) s->rank[s->tree[k].rank].heard = s->rank[s->tree[k].rank].joined;
     for (int64_t k = count - 1; k > 0; k--) {
         const heti_p_rank *below = &s->rank[s->tree[k].rank];
         heti_p_rank *from = &s->rank[s->tree[k].from];
@@ -4183,7 +4173,7 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
         heti_p_at_least(&both, from->joined);
         heti_p_at_least(&from->heard, both + link.latency);
     }
-    if (count > 0) s->rank[s->tree[0].rank].joined = s->rank[s->tree[0].rank].heard;
+    s->rank[s->tree[0].rank].joined = s->rank[s->tree[0].rank].heard;
     for (int64_t k = 1; k < count; k++) {
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, NULL));
         s->rank[s->tree[k].rank].joined = s->rank[s->tree[k].from].joined + link.latency;
@@ -4205,7 +4195,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
             *done = 0;
             heti_p_sim_spend(s, r, rank->clock, heti_p_rank_cost(s, r)->verdict);
         }
-        rank->joined = rank->clock;
+        rank->joined = rank->heard = rank->clock;
         heti_p_at_least(&time, rank->joined);
     }
     for (int64_t b = 0; b < (*done ? 2 : 1) * s->rings; b++)
@@ -4455,16 +4445,15 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
    ============================================================================================== */
 
 typedef struct heti_p_timed_stage {
-    int64_t next, lane;               /* next stage of the rank, `stages`: none; its first one in this pipeline */
     int64_t open, begun[3];           /* forwards at most whose I has not begun; F, I, W so far */
     double kept, room;                /* of a slice from I until W, from F until I it is 1; of the
                                          lane up to this chunk */
     double seconds[3], trip;          /* of F, I, W; from an F's begin until its gradient is there */
 } heti_p_timed_stage;
 
-/* Its first stage, `stages`: none; what it does next, when (HETI_P_NEVER: it knows of nothing),
-   F, I or W as 0 to 2, and whether to look again. */
-typedef struct heti_p_timed_rank { int64_t first, stage; double due; int32_t kind, again; } heti_p_timed_rank;
+/* What it does next, when (HETI_P_NEVER: it knows of nothing), F, I or W as 0 to 2, and whether to
+   look again. */
+typedef struct heti_p_timed_rank { int64_t stage; double due; int32_t kind, again; } heti_p_timed_rank;
 
 typedef struct heti_p_timed {
     heti_p_sim sim;
@@ -4490,8 +4479,9 @@ static void heti_p_timed_rule(heti_p_timed *t, int n) {
     t->gap = grid % 3, t->backward_first = grid / 3 % 2, t->drain = grid / 6;
     for (int64_t g = 0; g < t->sim.stages; g++) {
         heti_p_timed_stage *s = &t->stage[g];
+        const int64_t lane = t->sim.stage[g].lane;
         double work = 0, open = 1;
-        for (int64_t u = s->lane; u < t->sim.stages && t->stage[u].lane == s->lane; u = t->stage[u].next)
+        for (int64_t u = lane; u >= 0 && t->sim.stage[u].lane == lane; u = t->sim.stage[u].next)
             work += t->stage[u].seconds[0] + t->stage[u].seconds[1] + t->stage[u].seconds[2];
         if (s->trip > 0) open = s->trip / work + 1 - 1e-9; /* rounded up */
         if (s->trip > 0) heti_p_at_least(&open, fill * 0.25 * s->trip / s->seconds[0] + 1e-9);
@@ -4502,10 +4492,10 @@ static void heti_p_timed_rule(heti_p_timed *t, int n) {
 
 /* Memory for one slice more, as in heti_p_make_room. */
 static int heti_p_timed_room(const heti_p_timed *t, int64_t g) {
-    const heti_p_timed_stage *c;
+    const int64_t lane = t->sim.stage[g].lane;
     double kept = 1;
-    for (int64_t u = t->stage[g].lane; u < t->sim.stages && t->stage[u].lane == t->stage[g].lane; u = c->next) {
-        c = &t->stage[u];
+    for (int64_t u = lane; u >= 0 && t->sim.stage[u].lane == lane; u = t->sim.stage[u].next) {
+        const heti_p_timed_stage *c = &t->stage[u];
         kept += HETI_T_CAST(double, c->begun[0] - c->begun[1]);
         kept += HETI_T_CAST(double, c->begun[1] - c->begun[2]) * c->kept;
         if (u >= g && kept > c->room) return 0;
@@ -4533,7 +4523,7 @@ static int heti_p_timed_choose(heti_p_timed *t, heti_p_timed_rank *rank, double 
     int64_t g, found[3] = { -1, -1, -1 };
     double soon = HETI_P_NEVER;
     int k, full = 0;
-    for (g = rank->first; g < t->sim.stages; g = t->stage[g].next)
+    for (g = t->sim.rank[rank - t->rank].first_stage; g >= 0; g = t->sim.stage[g].next)
         for (k = 0; k < 3; k++) {
             const double there = heti_p_timed_there(t, g, k);
             const int64_t older = found[k] < 0 ? 1 : t->stage[found[k]].begun[k] - t->stage[g].begun[k];
@@ -4615,7 +4605,7 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
         else break;
     }
     for (r = 0; r < s->ranks; r++) {
-        if (t->rank[r].first == s->stages) continue;
+        if (s->rank[r].first_stage < 0) continue;
         heti_p_at_least(&end, s->rank[r].at < s->rank[r].until ? HETI_P_NEVER : s->result->rank[r].end);
         heti_p_at_least(&span, s->result->rank[r].end - s->result->rank[r].start);
     }
@@ -4626,28 +4616,22 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
 /* In place of heti_p_sim_loop: t->list becomes the shortest of the grid. */
 static het_result heti_p_timed_search(heti_p_sim *s) {
     heti_p_timed *t = HETI_T_CAST(heti_p_timed *, s->user);
-    const het_stage *at = s->plan->stage;
     const double limit = s->plan->memory_limit > 0 ? s->plan->memory_limit * (1 + 1e-12) : 1e300;
     int best = 0, shorter;
     HETI_T_CLEAR(t->list->start, s->ranks + 1);
     s->transfer = t->transfer; /* of which without SEND and RECV only the buffers are left */
     HETI_T_TRY(heti_p_sim_start(s));
-    for (int64_t g = 0; g < s->ranks; g++) t->rank[g].first = s->stages;
-    for (int64_t g = s->stages - 1; g >= 0; g--) {
+    for (int64_t g = 0; g < s->stages; g++) {
         const het_stage_cost *c = s->stage[g].cost;
         heti_p_timed_stage *stage = &t->stage[g];
+        const int64_t lane = s->stage[g].lane;
         int64_t chunks = 0, behind = 0;
-        for (int64_t u = s->plan->first_stage[at[g].pipeline + 1] - 1; u >= s->plan->first_stage[at[g].pipeline]; u--) {
-            if (at[u].rank != at[g].rank) continue;
-            chunks++, behind += u > g, stage->lane = u;
-        }
-        stage->next = t->rank[at[g].rank].first;
-        t->rank[at[g].rank].first = g;
+        for (int64_t u = lane; u >= 0 && s->stage[u].lane == lane; u = s->stage[u].next) chunks++, behind += u > g;
         stage->kept = c->keep_gradient < c->keep_input ? (c->keep_weight + c->keep_gradient) /
             (c->keep_weight + c->keep_input) : 1;
         stage->room = (limit * HETI_T_CAST(double, chunks) - HETI_T_CAST(double, behind)) *
             HETI_T_CAST(double, s->slices);
-        for (int64_t r = at[g].rank; r < s->ranks; r++)
+        for (int64_t r = s->stage[g].rank; r < s->ranks; r++)
             t->list->start[r + 1] += (s->stage[g].backward ? 3 : 1) * s->stage[g].micro_batches * s->slices;
     }
     for (int n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
