@@ -2447,7 +2447,7 @@ typedef struct heti_p_rank {
     const heti_p_cell *waits;         /* the cell whose message it waits for, the one behind all for an
                                          update; NULL: it can go on */
     int32_t decided;                  /* 1: it is behind its VERDICT */
-    int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
+    const heti_p_stage *pass;         /* the stage of its last compute action, where that was a B or W, */
     double pass_begin, pass_end;      /* and when */
     int32_t asks;                     /* 1: it waits for a verdict */
     int64_t first_link;               /* while tables are made; -1: none */
@@ -3596,12 +3596,6 @@ static void heti_p_sim_spend(heti_p_sim *s, int64_t r, double start, double seco
 static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds) {
     het_rank_time *time = &s->result->rank[r];
     heti_p_sim_spend(s, r, start, seconds);
-    if (a->kind <= HET_ACTION_W) {
-        s->rank[r].pass = a->kind == HET_ACTION_B || a->kind == HET_ACTION_W ?
-            HETI_T_CAST(int32_t, heti_p_stage_of(s, a) + 1) : 0;
-        s->rank[r].pass_begin = start;
-        s->rank[r].pass_end = s->rank[r].clock;
-    }
     if (time->start < 0) time->start = start;
     time->end = s->rank[r].clock;
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
@@ -3668,6 +3662,9 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_move_beside(s, r, c, a, &seconds);
     heti_p_at_least(&seconds, c->beside[a->kind] + (heti_p_is_again(s, stage, a) ? c->beside[4] : 0));
     heti_p_sim_busy(s, r, a, start, seconds);
+    rank->pass = a->kind == HET_ACTION_B || a->kind == HET_ACTION_W ? stage : NULL;
+    rank->pass_begin = start;
+    rank->pass_end = rank->clock;
     heti_p_at_least(&rank->clock, buffer);
     cell->done |= heti_p_did[a->kind];
     heti_p_sim_keep(s, r, stage, a, forward ? stage->weight : a->kind == HET_ACTION_I ? 0 : -stage->weight,
@@ -3736,10 +3733,10 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
 /* When a REDUCE begins: in its stage's last pass, when the units that use the block are behind. */
 static double heti_p_ring_begins(const heti_p_sim *s, int64_t r, const het_action *a) {
     const heti_p_rank *rank = &s->rank[r];
-    const double *chain = rank->pass > 0 ? s->stage[rank->pass - 1].cost->chain : NULL;
+    const double *chain = rank->pass != NULL ? rank->pass->cost->chain : NULL;
     double rest, begins;
     if (a->kind == HET_ACTION_GATHER || s->costs->block == NULL || chain == NULL || !(chain[1] > chain[0]) ||
-        s->stage[rank->pass - 1].team != NULL || s->plan->shard >= HET_SHARD_GRADIENTS)
+        rank->pass->team != NULL || s->plan->shard >= HET_SHARD_GRADIENTS)
         return rank->clock;
     rest = (s->costs->block[a->stage].chain - chain[0]) / (chain[1] - chain[0]);
     rest = rest > 1 ? 1 : rest > 0 ? rest : 0;
@@ -5299,16 +5296,10 @@ static void heti_p_svg_look(heti_p_svg *s) {
     }
 }
 
-/* Wide enough for boxes of 10 pixels, if that can be had. */
-static double heti_p_svg_width(const heti_p_svg *s) {
-    const double wanted = s->busy > 0 ? 10 * s->end * HETI_T_CAST(double, s->computed) / s->busy + s->left + 118 : 0;
-    return wanted > 1200 && wanted <= 2400 ? wanted : 1200;
-}
-
 /* Sizes of everything, from the description and the number of ranks. */
 static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
     int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
-    double n = HETI_T_CAST(double, ranks);
+    double n = HETI_T_CAST(double, ranks), wanted = 0; /* a width with boxes of 10 pixels */
     s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 :
         ranks <= 32 ? 20 : ranks <= 64 ? 13 : 900 / n > 2 ? 900 / n : 2;
     s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
@@ -5316,7 +5307,8 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
     if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
     s->left = s->plan != NULL && s->row >= 24 ? 112 : 74;
     s->end = heti_t_timeline_end(s->timeline);
-    s->width = desc->width > 0 ? desc->width : heti_p_svg_width(s);
+    if (s->busy > 0) wanted = 10 * s->end * HETI_T_CAST(double, s->computed) / s->busy + s->left + 118;
+    s->width = desc->width > 0 ? desc->width : wanted > 1200 && wanted <= 2400 ? wanted : 1200;
     s->plot = s->width - s->left - 118;
     s->text = s->width < 700 ? 12 : s->left;
     s->top = 96;
