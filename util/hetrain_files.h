@@ -641,56 +641,74 @@ static void heti_f_order(const het_safetensor *tensor, int64_t *order, int64_t c
     }
 }
 
-/* The block while it is filled. */
-typedef struct heti_f_table {
-    het_safetensors *file;            /* NULL: there is none, texts are only counted */
-    het_safetensor *tensor;
-    int64_t *by_name;
-    het_pair *pair;
-    char *text;                       /* where the next text goes */
-    size_t left;
-} heti_f_table;
-
-static void heti_f_table_cut(heti_f_table *t, heti_t_arena *arena, int64_t tensors, int64_t pairs, size_t text) {
-    t->file = HETI_T_TAKE(arena, het_safetensors, 1);
-    t->tensor = HETI_T_TAKE(arena, het_safetensor, tensors);
-    t->by_name = HETI_T_TAKE(arena, int64_t, tensors);
-    t->pair = HETI_T_TAKE(arena, het_pair, pairs);
-    t->text = HETI_T_TAKE(arena, char, text);
-    t->left = text;
-}
-
-static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t pairs, size_t text,
-                                     const het_allocator *allocator, het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    size_t block;
-    heti_f_table_cut(t, &arena, tensors, pairs, text);
-    block = arena.used;
-    if (block != SIZE_MAX) arena.base = HETI_T_CAST(char *, allocator->alloc(allocator->user, block, 16));
-    if (arena.base == NULL)
-        return heti_t_fail(error, HET_ERR_OOM, "%z bytes for a table of %d tensors: out of memory", block, tensors);
-    arena.used = 0;
-    heti_f_table_cut(t, &arena, tensors, pairs, text);
-    const het_safetensors file = { tensors, pairs, t->tensor, t->by_name, t->pair, 0, 0, *allocator, block };
-    *t->file = file;
-    return HET_OK;
-}
+/* Texts that are read, one behind the other, a 0 behind each. Before there is a block for them they
+   pass through a few bytes and are only counted. */
+typedef struct heti_f_texts {
+    char *at;                         /* where the next text goes */
+    size_t left, bytes;               /* room there; of all texts so far */
+    int kept;
+} heti_f_texts;
 
 /* The text at the next place, which moves behind it and its 0, but for what is only counted. */
-static const char *heti_f_table_step(heti_f_table *t, size_t length) {
-    char *text = t->text;
-    if (t->file == NULL) return text;
-    HETRAIN_ASSERT(length < t->left);
-    t->text += length + 1;
-    t->left -= length + 1;
+static const char *heti_f_texts_step(heti_f_texts *x, size_t length) {
+    char *text = x->at;
+    x->bytes += length + 1;
+    if (!x->kept) return text;
+    HETRAIN_ASSERT(length < x->left);
+    x->at += length + 1;
+    x->left -= length + 1;
     return text;
 }
 
 /* Copies a text into the block, a 0 behind it. */
-static const char *heti_f_table_text(heti_f_table *t, const char *from, size_t length) {
-    if (length > 0) memcpy(t->text, from, length);
-    t->text[length] = 0;
-    return heti_f_table_step(t, length);
+static const char *heti_f_texts_add(heti_f_texts *x, const char *from, size_t length) {
+    if (x->kept && length > 0) memcpy(x->at, from, length);
+    if (x->kept) x->at[length] = 0;
+    return heti_f_texts_step(x, length);
+}
+
+/* The object of texts at the cursor, behind *pairs others. most: bytes of a key. */
+static void heti_f_texts_pairs(heti_f_texts *x, het_json *j, size_t most, het_pair *pair, int64_t *pairs) {
+    het_pair p;
+    het_json_enter(j, HET_JSON_OBJECT);
+    for (; het_json_next(j, x->at, x->left, &p.key_length); ++*pairs) {
+        if (p.key_length > most) het_json_fail(j, "the name of an option is longer than 255 bytes");
+        p.key = heti_f_texts_step(x, p.key_length);
+        if (!het_json_string(j, x->at, x->left, &p.value_length)) return;
+        p.value = heti_f_texts_step(x, p.value_length);
+        if (x->kept) pair[*pairs] = p;
+    }
+}
+
+/* How much there is of everything, then the block while it is filled. */
+typedef struct heti_f_table {
+    int64_t tensors, pairs;
+    heti_f_texts texts;
+    het_safetensors *file;
+    het_safetensor *tensor;
+    int64_t *by_name;
+    het_pair *pair;
+} heti_f_table;
+
+static void heti_f_table_cut(void *self, heti_t_arena *arena) {
+    heti_f_table *t = HETI_T_CAST(heti_f_table *, self);
+    t->file = HETI_T_TAKE(arena, het_safetensors, 1);
+    t->tensor = HETI_T_TAKE(arena, het_safetensor, t->tensors);
+    t->by_name = HETI_T_TAKE(arena, int64_t, t->tensors);
+    t->pair = HETI_T_TAKE(arena, het_pair, t->pairs);
+    t->texts.at = HETI_T_TAKE(arena, char, t->texts.bytes);
+    t->texts.left = t->texts.bytes;
+}
+
+static het_result heti_f_table_start(heti_f_table *t, const het_allocator *allocator, het_error *error) {
+    heti_t_arena arena;
+    if (heti_t_arrays(&arena, 0, heti_f_table_cut, t, allocator, "", NULL) != HET_OK)
+        return heti_t_fail(error, HET_ERR_OOM, "%z bytes for a table of %d tensors: out of memory", arena.used,
+                           t->tensors);
+    t->texts.kept = 1;
+    const het_safetensors file = { t->tensors, t->pairs, t->tensor, t->by_name, t->pair, 0, 0, *allocator, arena.size };
+    *t->file = file;
+    return HET_OK;
 }
 
 HETRAIN_API void het_safetensors_free(het_safetensors *file) {
@@ -702,8 +720,8 @@ HETRAIN_API void het_safetensors_free(het_safetensors *file) {
 
 /* Sorts by name. A tensor whose name came before, or NULL. */
 static const het_safetensor *heti_f_table_names(heti_f_table *t) {
-    heti_f_order(t->tensor, t->by_name, t->file->tensors, HETI_F_BY_NAME);
-    for (int64_t i = 1; i < t->file->tensors; i++) {
+    heti_f_order(t->tensor, t->by_name, t->tensors, HETI_F_BY_NAME);
+    for (int64_t i = 1; i < t->tensors; i++) {
         const het_safetensor *a = &t->tensor[t->by_name[i - 1]], *b = &t->tensor[t->by_name[i]];
         if (heti_f_name_order(a->name, a->name_length, b->name, b->name_length) != 0) continue;
         return a->at > b->at ? a : b;
@@ -735,8 +753,6 @@ typedef struct heti_f_header {
     het_error *error;
     char *text;                       /* [size] */
     size_t size;
-    int64_t tensors, pairs;
-    size_t names;                     /* bytes of all texts, decoded, with a 0 behind each */
 } heti_f_header;
 
 /* file: byte n: "tensor": what. `at` counts from the start of the JSON; t NULL: no tensor. */
@@ -829,54 +845,38 @@ static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_
     return HET_OK;
 }
 
-/* One of the pairs of "__metadata__"; its key is at t->text. */
-static void heti_f_header_pair(heti_f_header *h, heti_f_table *t, het_json *j, size_t length) {
-    het_pair p;
-    p.key_length = length;
-    p.key = heti_f_table_step(t, length);
-    if (!het_json_string(j, t->text, t->left, &p.value_length)) return;
-    p.value = heti_f_table_step(t, p.value_length);
-    if (t->file != NULL) t->pair[h->pairs] = p;
-    h->pairs++;
-    h->names += p.key_length + p.value_length + 2;
-}
-
 /* One walk. Without a block only grammar, and how much there is of everything; then texts go into
    the block, descriptions into `list`, in the order of the header. */
-static het_result heti_f_header_walk(heti_f_header *h, int64_t most, heti_f_table *t, het_safetensor *list) {
+static het_result heti_f_header_walk(const heti_f_header *h, int64_t most, heti_f_table *t, het_safetensor *list) {
+    heti_f_texts *x = &t->texts;
     het_json j = het_json_start(h->text, h->size);
     size_t length = 0;
     int metadata = 0;
-    h->tensors = h->pairs = 0;
-    h->names = 0;
+    t->tensors = t->pairs = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, t->text, t->left, &length)) {
-        if (heti_t_is(t->text, length, "__metadata__")) { /* overwritten by the next text */
+    while (het_json_next(&j, x->at, x->left, &length)) {
+        if (heti_t_is(x->at, length, "__metadata__")) { /* overwritten by the next text */
             if (metadata++) return heti_f_header_bad(h, j.at, NULL, "__metadata__ occurs twice");
-            if (het_json_peek(&j) == HET_JSON_NULL) {
-                het_json_null(&j);
-                continue;
-            }
-            het_json_enter(&j, HET_JSON_OBJECT);
-            while (het_json_next(&j, t->text, t->left, &length)) heti_f_header_pair(h, t, &j, length);
+            if (het_json_peek(&j) == HET_JSON_NULL) het_json_null(&j);
+            else heti_f_texts_pairs(x, &j, SIZE_MAX, t->pair, &t->pairs);
             continue;
         }
         if (length > 255)
-            return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %d bytes, the limit is 255", t->text,
-                                     t->left - 1, HETI_T_CAST(int64_t, length));
-        if (h->tensors == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
-        h->names += length + 1;
-        if (t->file == NULL) {
+            return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %z bytes, the limit is 255", x->at, x->left - 1,
+                                     length);
+        if (t->tensors == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
+        if (list == NULL) {
+            (void)heti_f_texts_step(x, length);
             het_json_skip(&j);
         } else {
-            het_safetensor *own = &list[h->tensors];
+            het_safetensor *own = &list[t->tensors];
             memset(own, 0, sizeof *own);
-            own->number = h->tensors;
-            own->name = heti_f_table_step(t, length);
+            own->number = t->tensors;
+            own->name = heti_f_texts_step(x, length);
             own->name_length = length;
             HETI_T_TRY(heti_f_header_tensor(h, &j, own));
         }
-        h->tensors++;
+        t->tensors++;
     }
     het_json_end(&j);
     return heti_f_header_json(h, &j, NULL);
@@ -888,8 +888,8 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
     const uint64_t data = h->from->size - 8 - HETI_T_CAST(uint64_t, h->size);
     const het_safetensor *twice;
     uint64_t end = 0;
-    heti_f_order(list, t->by_name, h->tensors, HETI_F_BY_PLACE);
-    for (int64_t i = 0; i < h->tensors; i++) {
+    heti_f_order(list, t->by_name, t->tensors, HETI_F_BY_PLACE);
+    for (int64_t i = 0; i < t->tensors; i++) {
         const het_safetensor *s = &list[t->by_name[i]];
         if (s->begin != end)
             return heti_f_header_bad(h, s->at, s, "its data start at byte %u, those before them end at %u", s->begin,
@@ -908,7 +908,7 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
 }
 
 /* From the text of the header to the table. */
-static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_allocator *allocator,
+static het_result heti_f_header_table(const heti_f_header *h, int64_t most, const het_allocator *allocator,
                                       het_safetensors **file) {
     heti_f_table t;
     char key[16];
@@ -916,16 +916,16 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
     size_t bytes;
     het_result result;
     memset(&t, 0, sizeof t);
-    t.text = key;
-    t.left = sizeof key;
+    t.texts.at = key;
+    t.texts.left = sizeof key;
     HETI_T_TRY(heti_f_header_walk(h, most, &t, NULL));
-    /* 16: "__metadata__" as a key passes through */
-    HETI_T_TRY(heti_f_table_start(&t, h->tensors, h->pairs, h->names + 16, allocator, h->error));
-    bytes = HETI_T_CAST(size_t, h->tensors) * sizeof *list; /* at most 3 times the header */
-    if (bytes > 0) list = HETI_T_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
-    if (bytes > 0 && list == NULL)
-        result = heti_t_fail(h->error, HET_ERR_OOM, "%u bytes for descriptions of %d tensors: out of memory",
-                             HETI_T_CAST(uint64_t, bytes), h->tensors);
+    t.texts.bytes += 16; /* "__metadata__" as a key passes through */
+    HETI_T_TRY(heti_f_table_start(&t, allocator, h->error));
+    bytes = HETI_T_CAST(size_t, t.tensors) * sizeof *list + 1; /* at most 3 times the header */
+    list = HETI_T_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
+    if (list == NULL)
+        result = heti_t_fail(h->error, HET_ERR_OOM, "%z bytes for descriptions of %d tensors: out of memory", bytes - 1,
+                             t.tensors);
     else result = heti_f_header_walk(h, most, &t, list);
     if (result == HET_OK) result = heti_f_header_place(h, &t, list);
     if (list != NULL) allocator->free(allocator->user, list, bytes);
@@ -933,7 +933,7 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
         het_safetensors_free(t.file);
         return result;
     }
-    t.file->data = 8 + HETI_T_CAST(uint64_t, h->size);
+    t.file->data = 8 + h->size;
     t.file->size = h->from->size;
     *file = t.file;
     return HET_OK;
@@ -941,7 +941,7 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
 
 HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most, const het_allocator *allocator,
                                             het_safetensors **file, het_error *error) {
-    heti_f_header h = { from, error, NULL, 0, 0, 0, 0 };
+    heti_f_header h = { from, error, NULL, 0 };
     het_allocator own;
     unsigned char bytes[8];
     uint64_t size;
@@ -1051,13 +1051,13 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
     heti_t_text text = heti_t_text_in(NULL, 0);
     const het_safetensor *twice;
     uint64_t end = 0;
-    heti_f_order(tensor, t->by_name, file->tensors, HETI_F_BY_TYPE);
-    for (int64_t i = 0; i < file->tensors; i++) {
+    heti_f_order(tensor, t->by_name, t->tensors, HETI_F_BY_TYPE);
+    for (int64_t i = 0; i < t->tensors; i++) {
         het_safetensor *own = &t->tensor[i];
         uint64_t bytes = 0;
         *own = tensor[t->by_name[i]];
         (void)heti_f_tensor_bytes(own, &bytes);
-        own->name = heti_f_table_text(t, own->name, own->name_length);
+        own->name = heti_f_texts_add(&t->texts, own->name, own->name_length);
         own->number = t->by_name[i];
         own->at = 0;
         own->begin = end;
@@ -1065,10 +1065,10 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
             return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: 2^62 bytes of data or more");
         own->end = end += bytes;
     }
-    for (int64_t i = 0; i < file->pairs; i++) {
+    for (int64_t i = 0; i < t->pairs; i++) {
         t->pair[i] = pair[i];
-        t->pair[i].key = heti_f_table_text(t, pair[i].key, pair[i].key_length);
-        t->pair[i].value = heti_f_table_text(t, pair[i].value, pair[i].value_length);
+        t->pair[i].key = heti_f_texts_add(&t->texts, pair[i].key, pair[i].key_length);
+        t->pair[i].value = heti_f_texts_add(&t->texts, pair[i].value, pair[i].value_length);
     }
     twice = heti_f_table_names(t);
     if (twice != NULL)
@@ -1076,9 +1076,9 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
                            twice->name_length);
     heti_f_text_header(&text, file);
     if (text.length > HETI_F_HEADER_LIMIT)
-        return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %u bytes is over 100000000",
-                           HETI_T_CAST(uint64_t, text.length));
-    file->data = 8 + HETI_T_CAST(uint64_t, text.length);
+        return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %z bytes is over 100000000",
+                           text.length);
+    file->data = 8 + text.length;
     file->size = file->data + end;
     return HET_OK;
 }
@@ -1090,13 +1090,15 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
     heti_f_table t;
     het_allocator own;
     het_result result;
-    size_t text = 0;
+    memset(&t, 0, sizeof t);
+    t.tensors = tensors;
+    t.pairs = pairs;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
     HETI_T_TRY(heti_t_choose(allocator, &own, error, heti_f_who));
     for (int64_t i = 0; i < tensors; i++) {
         HETI_T_TRY(heti_f_made_check(&tensor[i], i, error));
-        text += tensor[i].name_length + 1;
+        t.texts.bytes += tensor[i].name_length + 1;
     }
     for (int64_t i = 0; i < pairs; i++) {
         const het_pair *p = &pair[i];
@@ -1104,9 +1106,9 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
             !heti_f_is_utf8(p->value, p->value_length))
             return heti_t_fail(error, HET_ERR_INVALID, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who,
                                i);
-        text += p->key_length + p->value_length + 2;
+        t.texts.bytes += p->key_length + p->value_length + 2;
     }
-    HETI_T_TRY(heti_f_table_start(&t, tensors, pairs, text, &own, error));
+    HETI_T_TRY(heti_f_table_start(&t, &own, error));
     result = heti_f_made_fill(&t, tensor, pair, error);
     if (result == HET_OK) *file = t.file;
     else het_safetensors_free(t.file);
@@ -5751,28 +5753,19 @@ typedef struct heti_f_state {
     het_saved *saved;
     het_pair *pair;
     uint64_t *hash;
-    char *text;                       /* decoded strings, one behind the other */
-    size_t pairs, hashes, bytes;
-    int64_t step, format;
+    heti_f_texts texts;
+    size_t hashes;
+    int64_t pairs, step, format;
     int files;
 } heti_f_state;
 
-/* Where the next text goes and how much may: nothing is kept before there is a block. */
-static char *heti_f_state_place(const heti_f_state *s) { return s->text != NULL ? s->text + s->bytes : NULL; }
-static size_t heti_f_state_room(const heti_f_state *s) { return s->text != NULL ? SIZE_MAX / 2 : 0; }
-
-static void heti_f_state_pairs(heti_f_state *s, het_json *j) {
-    het_pair p;
-    het_json_enter(j, HET_JSON_OBJECT);
-    for (; het_json_next(j, heti_f_state_place(s), heti_f_state_room(s), &p.key_length); s->pairs++) {
-        if (p.key_length > 255) het_json_fail(j, "the name of an option is longer than 255 bytes");
-        p.key = heti_f_state_place(s);
-        s->bytes += p.key_length + 1;
-        p.value = heti_f_state_place(s);
-        if (!het_json_string(j, heti_f_state_place(s), heti_f_state_room(s), &p.value_length)) return;
-        s->bytes += p.value_length + 1;
-        if (s->pair != NULL) s->pair[s->pairs] = p;
-    }
+static void heti_f_state_cut(void *self, heti_t_arena *arena) {
+    heti_f_state *s = HETI_T_CAST(heti_f_state *, self);
+    s->saved = HETI_T_TAKE(arena, het_saved, 1);
+    s->pair = HETI_T_TAKE(arena, het_pair, s->pairs);
+    s->hash = HETI_T_TAKE(arena, uint64_t, s->hashes);
+    s->texts.at = HETI_T_TAKE(arena, char, s->texts.bytes);
+    s->texts.left = s->texts.bytes;
 }
 
 static void heti_f_state_hash(heti_f_state *s, het_json *j) {
@@ -5812,7 +5805,6 @@ static void heti_f_state_files(heti_f_state *s, het_json *j) {
     int needed = 0;
     het_json_enter(j, HET_JSON_OBJECT);
     for (s->files = 0; het_json_next(j, key, sizeof key, &length); s->files++) {
-        char *name = s->text != NULL ? s->text + s->bytes : NULL;
         if (s->files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 16 files");
         else if (length >= sizeof key || !het_folder_is_name(key, length))
             het_json_fail(j, "not a name for a file of a checkpoint");
@@ -5820,12 +5812,10 @@ static void heti_f_state_files(heti_f_state *s, het_json *j) {
             if (strcmp(seen[i], key) == 0) het_json_fail(j, "a file comes twice");
         if (j->rule != NULL) return;
         memcpy(seen[s->files], key, length + 1);
-        if (name != NULL) memcpy(name, key, length + 1);
-        s->bytes += length + 1;
         for (int i = 0; i < HETI_F_SAVED_OWN; i++)
             if (strcmp(key, heti_f_saved_names[i]) == 0 || (i == 0 && strcmp(key, heti_f_saved_adapter) == 0))
                 needed += 1 << 4 * i;
-        heti_f_state_file(s, j, name);
+        heti_f_state_file(s, j, heti_f_texts_add(&s->texts, key, length));
     }
     if (needed != 0x111) het_json_fail(j, "lacks config.json, optimizer.safetensors or weights");
 }
@@ -5833,14 +5823,15 @@ static void heti_f_state_files(heti_f_state *s, het_json *j) {
 static void heti_f_state_walk(heti_f_state *s, het_json *j) {
     static const char *const heti_f_keys[] = { "format", "step", "options", "files", NULL };
     int i, seen = 0;
-    s->pairs = s->hashes = s->bytes = 0;
+    s->pairs = 0;
+    s->hashes = 0;
     het_json_enter(j, HET_JSON_OBJECT);
     while ((i = heti_t_key(j, heti_f_keys)) >= 0) {
         if (((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
         seen |= 1 << i;
         if (i == 0) het_json_integer(j, &s->format);
         else if (i == 1) het_json_integer(j, &s->step);
-        else if (i == 2) heti_f_state_pairs(s, j);
+        else if (i == 2) heti_f_texts_pairs(&s->texts, j, 255, s->pair, &s->pairs);
         else heti_f_state_files(s, j);
         if (i == 0 && j->rule == NULL && s->format != 1)
             het_json_fail(j, "the format of the checkpoint is not 1, which this version reads");
@@ -5855,11 +5846,10 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
                                     het_saved **saved, het_error *error) {
     heti_f_state state;
     heti_t_arena arena;
-    het_json j;
+    het_json j = het_json_start(text, size), again = j;
     char tail[HETI_F_STATE_TAIL + 1];
-    const size_t path_size = strlen(path) + 1, length = size - HETI_F_STATE_TAIL;
-    void *block = NULL;
-    char *name = NULL, *damaged = NULL;
+    const size_t length = size - HETI_F_STATE_TAIL;
+    het_saved *own;
     if (size < HETI_F_STATE_TAIL)
         return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: %z bytes are too few", path, size);
     heti_f_state_tail(tail, text, length);
@@ -5867,41 +5857,24 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "%s/state.json: its last line is not the checksum of what stands before", path);
     memset(&state, 0, sizeof state);
-    memset(&arena, 0, sizeof arena);
-    for (int pass = 0; pass < 2; pass++) {
-        j = het_json_start(text, size);
-        heti_f_state_walk(&state, &j);
-        if (j.rule != NULL)
-            return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
-        if (pass == 1) break;
-        for (;;) { /* sizes, then places */
-            arena.used = 0;
-            state.saved = HETI_T_TAKE(&arena, het_saved, 1);
-            state.pair = HETI_T_TAKE(&arena, het_pair, state.pairs);
-            state.hash = HETI_T_TAKE(&arena, uint64_t, state.hashes);
-            state.text = HETI_T_TAKE(&arena, char, state.bytes + 1);
-            name = HETI_T_TAKE(&arena, char, path_size);
-            damaged = HETI_T_TAKE(&arena, char, s->damaged.used + 1);
-            if (block != NULL) break;
-            block = arena.used < SIZE_MAX ? s->allocator->alloc(s->allocator->user, arena.used, 64) : NULL;
-            if (block == NULL)
-                return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %z bytes", path, arena.used);
-            memset(block, 0, arena.used);
-            arena.base = HETI_T_CAST(char *, block);
-        }
-    }
-    memcpy(name, path, path_size);
-    if (s->damaged.used > 0) memcpy(damaged, s->damaged.data, s->damaged.used);
-    state.saved->path = name;
-    state.saved->damaged = damaged;
-    state.saved->step = state.step;
-    state.saved->files = state.files;
-    state.saved->options = HETI_T_CAST(int64_t, state.pairs);
-    state.saved->option = state.pair;
-    state.saved->disk = *s->disk;
-    state.saved->allocator = *s->allocator;
-    state.saved->block = arena.used;
-    *saved = state.saved;
+    heti_f_state_walk(&state, &j);
+    if (j.rule != NULL)
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
+    state.texts.bytes += strlen(path) + s->damaged.used + 2;
+    if (heti_t_arrays(&arena, 0, heti_f_state_cut, &state, s->allocator, "", NULL) != HET_OK)
+        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %z bytes", path, arena.used);
+    state.texts.kept = 1;
+    heti_f_state_walk(&state, &again);
+    *saved = own = state.saved;
+    own->path = heti_f_texts_add(&state.texts, path, strlen(path));
+    own->damaged = heti_f_texts_add(&state.texts, s->damaged.data, s->damaged.used);
+    own->step = state.step;
+    own->files = state.files;
+    own->options = state.pairs;
+    own->option = state.pair;
+    own->disk = *s->disk;
+    own->allocator = *s->allocator;
+    own->block = arena.size;
     return HET_OK;
 }
 
