@@ -1236,14 +1236,6 @@ HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const he
     return heti_f_get(file, from, tensor, first, count, to, NULL, error);
 }
 
-/* A whole tensor of a name that the context knows; one that is not finite is refused unless the
-   context takes it. */
-static het_result heti_f_get_all(const het_ctx *ctx, const het_safetensors *file, const het_reader *from,
-                                 const het_safetensor *tensor, int64_t count, float *to, het_error *error) {
-    return heti_f_get(file, from, tensor, 0, count, to,
-                      het_get_desc(ctx)->guard.nonfinite == HET_YES ? NULL : tensor->name, error);
-}
-
 HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count,
                                            het_error *error) {
     unsigned char bytes[4096];
@@ -2674,108 +2666,31 @@ HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, he
 
 /* Tensor `index` out of the context, from NULL, or into it. */
 static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t index, het_array what,
-                                     const float *from, float *to) {
+                                     const float *from, float *to, het_error *error) {
     heti_f_stored s;
-    const int given = from != NULL || to != NULL;
-    het_error error = { HET_OK, "" };
-    float *values = NULL;
-    int64_t count = 0;
-    het_result result = HET_OK;
-    HETI_T_TRY(heti_f_ready(ctx));
+    const int write = from != NULL, given = write || to != NULL;
+    float *values;
+    int64_t copied, count;
+    het_result result;
     if (!given || index < 0 || !heti_f_stored_find(ctx, index, &s))
-        result = heti_t_fail(&error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index,
-                             het_tensor_count(ctx), given ? "given" : "NULL");
-    if (result == HET_OK && from != NULL && heti_f_is_plain(&s))
-        return het_parameter_write(ctx, s.part[0], what, from);
-    if (result == HET_OK) {
-        count = heti_f_stored_largest(&s) + (from != NULL ? s.count : 0);
-        result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
-    }
-    if (result == HET_OK && from != NULL) HETI_T_COPY(values, from, s.count);
-    if (result == HET_OK)
-        result = heti_f_stored_pass(ctx, &s, from != NULL, what, from != NULL ? values : to,
-                                    values + (from != NULL ? s.count : 0));
-    if (values != NULL) heti_f_floats_free(heti_f_own(ctx), values, count);
-    return heti_f_report(ctx, result, &error);
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index,
+                           het_tensor_count(ctx), given ? "given" : "NULL");
+    if (write && heti_f_is_plain(&s)) return het_parameter_write(ctx, s.part[0], what, from);
+    copied = write ? s.count : 0;
+    count = copied + heti_f_stored_largest(&s);
+    HETI_T_TRY(heti_f_floats_of(heti_f_own(ctx), count, &values, error));
+    if (write) HETI_T_COPY(values, from, copied);
+    result = heti_f_stored_pass(ctx, &s, write, what, write ? values : to, values + copied);
+    heti_f_floats_free(heti_f_own(ctx), values, count);
+    return result;
 }
 
 HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
-    return heti_f_tensor_pass(ctx, "het_tensor_read", index, what, NULL, to);
+    HETI_F_REPORTED(ctx, heti_f_tensor_pass(ctx, "het_tensor_read", index, what, NULL, to, &error));
 }
 
 HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
-    return heti_f_tensor_pass(ctx, "het_tensor_write", index, what, from, NULL);
-}
-
-/* ---- the list of a file's tensors ---- */
-
-typedef enum heti_f_contents {
-    HETI_F_FACTORS = 0, HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE
-} heti_f_contents;
-
-typedef struct heti_f_inventory {
-    const het_allocator *allocator;   /* of the arrays, and of what is needed beside them */
-    heti_f_stored *stored;            /* [count] in table order */
-    size_t count, capacity;
-    float *values;                    /* [floats] the largest tensor and behind it its largest part */
-    int64_t floats;
-} heti_f_inventory;
-
-static int heti_f_is_factor(const het_parameter_info *p) {
-    const size_t length = strlen(p->name);
-    return heti_f_ends_with(p->name, length, ".lora_A.weight") || heti_f_ends_with(p->name, length, ".lora_B.weight");
-}
-
-static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
-                                        het_error *error) {
-    const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
-    const int32_t slots = het_optimizer_slots(&het_get_desc(ctx)->optimizer);
-    heti_f_stored first;
-    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
-        const het_parameter_info own = heti_f_parameter(ctx, p);
-        const int64_t tensors = contents == HETI_F_WEIGHTS ? heti_f_stored_at(ctx, p, 0, &first) : 0;
-        for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
-        if (contents == HETI_F_FACTORS)
-            all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
-        if (contents == HETI_F_STATE && own.adapter && !heti_f_is_factor(&own)) /* a local head's weights */
-            heti_f_stored_plain(&own, p, &all->stored[all->count++]);
-        for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
-            const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] :
-                             slot == optimizer->slots ? "feedback" : "update";
-            heti_f_stored *s = &all->stored[all->count++];
-            heti_t_text name;
-            heti_f_stored_plain(&own, p, s);
-            s->what = HETI_T_CAST(het_array, HET_MOMENT0 + slot);
-            name = heti_t_text_behind(s->name, sizeof s->name);
-            heti_t_format(&name, "/%s", of);
-            if (name.length > 95)
-                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, of);
-        }
-    }
-    return HET_OK;
-}
-
-static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, const het_allocator *a,
-                                        heti_f_inventory *all, het_error *error) {
-    const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) + 1 : 1;
-    memset(all, 0, sizeof *all);
-    all->allocator = a;
-    all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
-                                het_parameter_count(ctx) * slots);
-    all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
-                                                             "descriptions of tensors", error));
-    if (all->stored == NULL) return HET_ERR_OOM;
-    HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
-    for (size_t i = 0; i < all->count; i++) {
-        const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
-        if (floats > all->floats) all->floats = floats;
-    }
-    return heti_f_floats_of(a, all->floats, &all->values, error);
-}
-
-static void heti_f_inventory_close(heti_f_inventory *all) {
-    heti_f_memory_free(all->allocator, all->stored, all->capacity, sizeof *all->stored);
-    if (all->values != NULL) heti_f_floats_free(all->allocator, all->values, all->floats);
+    HETI_F_REPORTED(ctx, heti_f_tensor_pass(ctx, "het_tensor_write", index, what, from, NULL, &error));
 }
 
 /* ---- state's metadata ---- */
@@ -2977,6 +2892,83 @@ static void heti_f_pairs_close(heti_f_pairs *p) {
     heti_t_list_free(&p->list, p->allocator);
 }
 
+/* ---- the list of a file's tensors ---- */
+
+typedef enum heti_f_contents {
+    HETI_F_FACTORS = 0, HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE
+} heti_f_contents;
+
+typedef struct heti_f_inventory {
+    const het_allocator *allocator;   /* of the arrays, and of what is needed beside them */
+    heti_f_pairs pairs;               /* the metadata, to be saved */
+    heti_f_stored *stored;            /* [count] in table order */
+    size_t count, capacity;
+    float *values;                    /* [floats] the largest tensor and behind it its largest part */
+    int64_t floats;
+} heti_f_inventory;
+
+static int heti_f_is_factor(const het_parameter_info *p) {
+    const size_t length = strlen(p->name);
+    return heti_f_ends_with(p->name, length, ".lora_A.weight") || heti_f_ends_with(p->name, length, ".lora_B.weight");
+}
+
+static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
+                                        het_error *error) {
+    const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
+    const int32_t slots = het_optimizer_slots(&het_get_desc(ctx)->optimizer);
+    heti_f_stored first;
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
+        const het_parameter_info own = heti_f_parameter(ctx, p);
+        const int64_t tensors = contents == HETI_F_WEIGHTS ? heti_f_stored_at(ctx, p, 0, &first) : 0;
+        for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
+        if (contents == HETI_F_FACTORS)
+            all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
+        if (contents == HETI_F_STATE && own.adapter && !heti_f_is_factor(&own)) /* a local head's weights */
+            heti_f_stored_plain(&own, p, &all->stored[all->count++]);
+        for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
+            const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] :
+                             slot == optimizer->slots ? "feedback" : "update";
+            heti_f_stored *s = &all->stored[all->count++];
+            heti_t_text name;
+            heti_f_stored_plain(&own, p, s);
+            s->what = HETI_T_CAST(het_array, HET_MOMENT0 + slot);
+            name = heti_t_text_behind(s->name, sizeof s->name);
+            heti_t_format(&name, "/%s", of);
+            if (name.length > 95)
+                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, of);
+        }
+    }
+    return HET_OK;
+}
+
+/* To be closed whatever is returned. */
+static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, int saving,
+                                        const het_allocator *a, heti_f_inventory *all, het_error *error) {
+    const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) + 1 : 1;
+    memset(all, 0, sizeof *all);
+    all->allocator = a;
+    if (saving)
+        HETI_T_TRY(heti_f_pairs_open(&all->pairs, ctx, contents == HETI_F_STATE ? heti_f_text_state :
+                                     contents == HETI_F_FACTORS ? heti_f_text_factors : heti_f_text_made, a, error));
+    all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
+                                het_parameter_count(ctx) * slots);
+    all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
+                                                             "descriptions of tensors", error));
+    if (all->stored == NULL) return HET_ERR_OOM;
+    HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
+    for (size_t i = 0; i < all->count; i++) {
+        const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
+        if (floats > all->floats) all->floats = floats;
+    }
+    return heti_f_floats_of(a, all->floats, &all->values, error);
+}
+
+static void heti_f_inventory_close(heti_f_inventory *all) {
+    heti_f_memory_free(all->allocator, all->stored, all->capacity, sizeof *all->stored);
+    heti_f_floats_free(all->allocator, all->values, all->floats);
+    heti_f_pairs_close(&all->pairs);
+}
+
 /* ---- saving ---- */
 
 /* Finite values that F16 cannot hold are refused. */
@@ -2999,9 +2991,9 @@ static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, 
 /* Tensors [first, last) of the list as a file. to NULL: nothing is written. size not NULL: it gets
    the file's, and no tensor is read. */
 static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last,
-                                   const heti_f_pairs *pairs, het_element element, const het_writer *to, uint64_t *size,
-                                   het_error *error) {
-    const het_pair *pair = HETI_T_ITEMS(pairs->list, const het_pair);
+                                   het_element element, const het_writer *to, uint64_t *size, het_error *error) {
+    const het_pair *pair = HETI_T_ITEMS(all->pairs.list, const het_pair);
+    const size_t pairs = HETI_T_COUNT(all->pairs.list, het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
                                                                        "descriptions of tensors", error));
@@ -3016,9 +3008,8 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
         t->rank = all->stored[i].rank;
         memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
     }
-    result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair,
-                                  HETI_T_CAST(int64_t, HETI_T_COUNT(pairs->list, het_pair)), all->allocator, &file,
-                                  error);
+    result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair, HETI_T_CAST(int64_t, pairs),
+                                  all->allocator, &file, error);
     if (result == HET_OK && size != NULL) *size = file->size;
     if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
     for (size_t i = 0; result == HET_OK && size == NULL && i < last - first; i++)
@@ -3057,21 +3048,14 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
 static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents,
                               const het_allocator *allocator, const het_writer *to, uint64_t *size, het_error *error) {
     heti_f_inventory all;
-    heti_f_pairs pairs;
     het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
     if (allocator == NULL) allocator = heti_f_own(ctx);
-    result = heti_f_pairs_open(&pairs, ctx, contents == HETI_F_STATE ? heti_f_text_state : contents == HETI_F_FACTORS ?
-                               heti_f_text_factors : heti_f_text_made, allocator, error);
-    if (result == HET_OK) {
-        result = heti_f_inventory_open(ctx, contents, allocator, &all, error);
-        if (result == HET_OK)
-            result = heti_f_save_some(ctx, &all, 0, all.count, &pairs, HET_ELEMENT_F32, to, size, error);
-        heti_f_inventory_close(&all);
-    }
-    heti_f_pairs_close(&pairs);
+    result = heti_f_inventory_open(ctx, contents, 1, allocator, &all, error);
+    if (result == HET_OK) result = heti_f_save_some(ctx, &all, 0, all.count, HET_ELEMENT_F32, to, size, error);
+    heti_f_inventory_close(&all);
     return result;
 }
 
@@ -3096,7 +3080,9 @@ typedef struct heti_f_saved {
     het_error *error;
     heti_f_part *part;
     size_t parts;
+    heti_f_contents contents;
     int how;                          /* HETI_F_LOAD_ bits */
+    const heti_f_inventory *all;      /* what the context has of it; of factors A and B of each module in turn */
 } heti_f_saved;
 /* A state of other options may be loaded; it is only looked at whether the file fits. */
 enum { HETI_F_LOAD_ANY = 1, HETI_F_LOAD_LOOK = 2 };
@@ -3131,6 +3117,27 @@ static void heti_f_use(const heti_f_located *at) {
     at->part->used[at->tensor - at->part->file->tensor] = 1;
 }
 
+/* The next tensor behind *at that nothing has used; *at without a part: the first. 0: there is
+   none. */
+static int heti_f_unused(const heti_f_saved *f, heti_f_located *at) {
+    size_t i = at->part != NULL ? HETI_T_CAST(size_t, at->part - f->part) : 0;
+    int64_t k = at->part != NULL ? at->tensor - at->part->file->tensor + 1 : 0;
+    for (; i < f->parts; i++, k = 0) {
+        at->part = &f->part[i];
+        while (k < at->part->file->tensors && at->part->used[k] != 0) k++;
+        at->tensor = &at->part->file->tensor[k];
+        if (k < at->part->file->tensors) return 1;
+    }
+    return 0;
+}
+
+/* A whole tensor of a name that the context knows; one that is not finite is refused unless the
+   context takes it. */
+static het_result heti_f_get_all(const heti_f_saved *f, const heti_f_located *at, int64_t count, float *to) {
+    return heti_f_get(at->part->file, &at->part->from, at->tensor, 0, count, to,
+                      het_get_desc(f->ctx)->guard.nonfinite == HET_YES ? NULL : at->tensor->name, f->error);
+}
+
 /* The tensor called `name`: GPT-2 files of the hub have no "transformer." before their names. */
 static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *found) {
     for (size_t i = 0; i < f->parts; i++) {
@@ -3154,14 +3161,14 @@ static const char *heti_f_shape(char *to, size_t capacity, const char *before, c
     return to;
 }
 
-static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, const int64_t *shape, int32_t rank,
-                              heti_f_contents contents) {
+static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, const int64_t *shape, int32_t rank) {
     const het_safetensor *t = at->tensor;
+    const int state = f->contents == HETI_F_STATE;
     char text[240] = "";
-    if (!heti_f_is_float(t->element) || (contents == HETI_F_STATE && t->element != HET_ELEMENT_F32))
+    if (!heti_f_is_float(t->element) || (state && t->element != HET_ELEMENT_F32))
         return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s",
                            heti_f_reader_name(&at->part->from), t->at, t->name, t->name_length,
-                           heti_f_elements[t->element].name, contents == HETI_F_STATE ? "" : ", F16 or BF16");
+                           heti_f_elements[t->element].name, state ? "" : ", F16 or BF16");
     if (t->rank == rank && memcmp(t->shape, shape, HETI_T_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
     (void)heti_f_shape(text, sizeof text, "has shape ", t->shape, t->rank, ", ");
     return heti_f_located_fail(f, at, HET_ERR_FORMAT,
@@ -3195,7 +3202,7 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
     heti_t_format(&t, "%s.weight", row->name);
     if (!heti_f_find(f, name, &embedding))
         return heti_f_located_fail(f, head, HET_ERR_FORMAT, "the model has no such tensor");
-    HETI_T_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
+    HETI_T_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank));
     for (int i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
     for (int64_t first = 0; first < elements; first += count) {
         count = elements - first < 1024 ? elements - first : 1024;
@@ -3224,66 +3231,61 @@ static het_result heti_f_refuse_quantised(const het_safetensor *t, het_error *er
 }
 
 /* Everything the context has must be in the file, once, in the right shape, and nothing else. */
-static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents) {
+static het_result heti_f_check(const heti_f_saved *f) {
     const het_model_desc *model = &het_get_desc(f->ctx)->model;
-    heti_f_located at;
+    const int weights = f->contents == HETI_F_WEIGHTS;
+    heti_f_located at = { NULL, NULL };
     char text[128] = "";
-    for (size_t i = 0; i < f->parts && contents == HETI_F_WEIGHTS; i++)
-        for (int64_t k = 0; k < f->part[i].file->tensors; k++)
-            if (heti_f_is_quantised(&f->part[i].file->tensor[k]))
-                return heti_f_refuse_quantised(&f->part[i].file->tensor[k], f->error);
-    for (size_t i = 0; i < all->count; i++) {
-        const heti_f_stored *s = &all->stored[i];
+    while (weights && heti_f_unused(f, &at))
+        if (heti_f_is_quantised(at.tensor)) return heti_f_refuse_quantised(at.tensor, f->error);
+    for (size_t i = 0; i < f->all->count; i++) {
+        const heti_f_stored *s = &f->all->stored[i];
         if (!heti_f_find(f, s->name, &at))
             return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from),
                                s->name, heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
-        HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank, contents));
+        HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank));
         heti_f_use(&at);
     }
-    for (size_t i = 0; i < f->parts; i++) {
-        at.part = &f->part[i];
-        for (int64_t k = 0; k < at.part->file->tensors; k++) {
-            at.tensor = &at.part->file->tensor[k];
-            if (at.part->used[k] != 0 || (contents == HETI_F_WEIGHTS && heti_f_may_ignore(at.tensor))) continue;
-            if (contents == HETI_F_WEIGHTS && heti_f_is_tied_head(model, at.tensor))
-                HETI_T_TRY(heti_f_check_head(f, &at));
-            else
-                return heti_f_located_fail(f, &at, HET_ERR_FORMAT, heti_f_shape(text, sizeof text,
-                    "the model has no such tensor (shape ", at.tensor->shape, at.tensor->rank, ")"));
-        }
+    at.part = NULL;
+    while (heti_f_unused(f, &at)) {
+        if (weights && heti_f_may_ignore(at.tensor)) continue;
+        if (!weights || !heti_f_is_tied_head(model, at.tensor))
+            return heti_f_located_fail(f, &at, HET_ERR_FORMAT, heti_f_shape(text, sizeof text,
+                "the model has no such tensor (shape ", at.tensor->shape, at.tensor->rank, ")"));
+        HETI_T_TRY(heti_f_check_head(f, &at));
     }
     return HET_OK;
 }
 
 /* Loading failed midway: the context refuses to compute, and the error says so. */
-static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_contents contents, het_error *error) {
-    char why[sizeof error->text];
-    const char *text;
-    if ((het_get_status(ctx) & HET_FAILED) != 0) return result;
-    text = error->text[0] != 0 ? error->text : het_last_error(ctx);
+static het_result heti_f_torn(const heti_f_saved *f, het_result result) {
+    const char *text = f->error->text[0] != 0 ? f->error->text : het_last_error(f->ctx);
+    char why[sizeof f->error->text];
+    if ((het_get_status(f->ctx) & HET_FAILED) != 0) return result;
     heti_f_copy(why, sizeof why, text, strlen(text));
-    return heti_t_fail(error, result, "%s; %s are partly overwritten, load them again", why,
-                       contents == HETI_F_WEIGHTS ? "weights" : contents == HETI_F_STATE ? "states" : "factors");
+    return heti_t_fail(f->error, result, "%s; %s are partly overwritten, load them again", why, f->contents ==
+                       HETI_F_WEIGHTS ? "weights" : f->contents == HETI_F_STATE ? "states" : "factors");
 }
 
 /* The file fits: from here on only reading can fail, and then the context says that it is torn.
    Weights get the fingerprint of their base. */
-static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents) {
+static het_result heti_f_load_all(const heti_f_saved *f) {
+    float *values = f->all->values;
     het_result result = HET_OK;
     heti_f_located at;
     uint64_t base = 0;
-    HETI_T_TRY(het_restore_begin(f->ctx, HETI_T_CAST(int32_t, contents)));
-    for (size_t i = 0; i < all->count && result == HET_OK; i++) {
-        const heti_f_stored *s = &all->stored[i];
+    HETI_T_TRY(het_restore_begin(f->ctx, HETI_T_CAST(int32_t, f->contents)));
+    for (size_t i = 0; i < f->all->count && result == HET_OK; i++) {
+        const heti_f_stored *s = &f->all->stored[i];
         if (!heti_f_find(f, s->name, &at)) return HET_ERR_STATE;
-        result = heti_f_get_all(f->ctx, at.part->file, &at.part->from, at.tensor, s->count, all->values, f->error);
-        if (result == HET_OK && contents == HETI_F_WEIGHTS)
-            base = het_xxh64(all->values, HETI_T_CAST(size_t, s->count) * sizeof *all->values,
+        result = heti_f_get_all(f, &at, s->count, values);
+        if (result == HET_OK && f->contents == HETI_F_WEIGHTS)
+            base = het_xxh64(values, HETI_T_CAST(size_t, s->count) * sizeof *values,
                              het_xxh64(s->name, strlen(s->name), base));
-        if (result == HET_OK) result = heti_f_stored_pass(f->ctx, s, 2, s->what, all->values, all->values + s->count);
+        if (result == HET_OK) result = heti_f_stored_pass(f->ctx, s, 2, s->what, values, values + s->count);
     }
-    if (result == HET_OK && contents == HETI_F_WEIGHTS) het_set_base(f->ctx, base);
-    return result == HET_OK ? HET_OK : heti_f_torn(f->ctx, result, contents, f->error);
+    if (result == HET_OK && f->contents == HETI_F_WEIGHTS) het_set_base(f->ctx, base);
+    return result == HET_OK ? HET_OK : heti_f_torn(f, result);
 }
 
 /* ---- loading: state's metadata ---- */
@@ -3394,33 +3396,36 @@ static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
 }
 
 /* Everything but the tables, which are open. */
-static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents contents, const heti_f_inventory *all,
-                                   int32_t *exponents) {
+static het_result heti_f_load_open(const heti_f_saved *f, int32_t *exponents) {
+    const int state = f->contents == HETI_F_STATE;
     int64_t step = 0;
     het_loss_history recent;
-    if (contents == HETI_F_STATE) {
+    if (state) {
         HETI_T_TRY(heti_f_state_options(f));
         HETI_T_TRY(heti_f_state_recent(f, &recent));
         HETI_T_TRY(heti_f_state_step(f, &step));
         HETI_T_TRY(heti_f_state_exponents(f, exponents));
     }
-    HETI_T_TRY(heti_f_check(f, all, contents));
+    HETI_T_TRY(heti_f_check(f));
     if ((f->how & HETI_F_LOAD_LOOK) != 0) return HET_OK;
-    HETI_T_TRY(heti_f_load_all(f, all, contents));
-    return het_restore_end(f->ctx, HETI_T_CAST(int32_t, contents), step, exponents, contents == HETI_F_STATE ? &recent :
-                           NULL);
+    HETI_T_TRY(heti_f_load_all(f));
+    return het_restore_end(f->ctx, HETI_T_CAST(int32_t, f->contents), step, exponents, state ? &recent : NULL);
 }
 
-static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents contents) {
+static het_result heti_f_load_factors(const heti_f_saved *f);
+
+static het_result heti_f_load_tables(heti_f_saved *f) {
     const size_t parameters = HETI_T_CAST(size_t, het_parameter_count(f->ctx));
     heti_f_inventory all;
     void *exponents = NULL;
-    het_result result = heti_f_inventory_open(f->ctx, contents, heti_f_own(f->ctx), &all, f->error);
-    if (result == HET_OK)
+    het_result result = heti_f_inventory_open(f->ctx, f->contents, 0, heti_f_own(f->ctx), &all, f->error);
+    f->all = &all;
+    if (result == HET_OK && f->contents == HETI_F_FACTORS) {
+        result = heti_f_load_factors(f);
+    } else if (result == HET_OK) {
         exponents = heti_f_memory(all.allocator, parameters, sizeof(int32_t), "exponents", f->error);
-    if (result == HET_OK)
-        result = exponents == NULL ? HET_ERR_OOM
-                                   : heti_f_load_open(f, contents, &all, HETI_T_CAST(int32_t *, exponents));
+        result = exponents == NULL ? HET_ERR_OOM : heti_f_load_open(f, HETI_T_CAST(int32_t *, exponents));
+    }
     heti_f_memory_free(all.allocator, exponents, parameters, sizeof(int32_t));
     heti_f_inventory_close(&all);
     return result;
@@ -3429,15 +3434,16 @@ static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents cont
 static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from,
                               int how, het_error *error) {
     heti_f_part part;
-    const heti_f_saved f = { ctx, error, &part, 1, how };
+    heti_f_saved f = { ctx, error, &part, 1, contents, how, NULL };
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader%s is NULL", function, contents == HETI_F_FACTORS ?
+                           "" : " or its read");
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
     memset(&part, 0, sizeof part);
     part.from = *from;
     result = heti_f_part_open(ctx, &part, error);
-    if (result == HET_OK) result = heti_f_load_tables(&f, contents);
+    if (result == HET_OK) result = heti_f_load_tables(&f);
     heti_f_part_close(ctx, &part);
     return result;
 }
@@ -3604,6 +3610,7 @@ static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_fo
     x->allocator = *allocator;
     x->saved.ctx = ctx;
     x->saved.error = error;
+    x->saved.contents = HETI_F_WEIGHTS;
     result = folder->open(folder->user, heti_f_one_file, &from, &first);
     if (result == HET_OK) {
         folder->close(folder->user, &from);
@@ -3648,16 +3655,11 @@ static het_result heti_f_index_open(heti_f_index *x) {
 /* Every tensor of every file must have been in the map. The flags are then cleared for the
    model. */
 static het_result heti_f_index_complete(heti_f_index *x) {
-    heti_f_located at;
-    for (size_t i = 0; i < x->saved.parts; i++) {
-        at.part = &x->saved.part[i];
-        for (int64_t k = 0; k < at.part->file->tensors; k++) {
-            at.tensor = &at.part->file->tensor[k];
-            if (at.part->used[k] == 0)
-                return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
-        }
-        memset(at.part->used, 0, HETI_T_CAST(size_t, at.part->file->tensors) + 1);
-    }
+    heti_f_located at = { NULL, NULL };
+    if (heti_f_unused(&x->saved, &at))
+        return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
+    for (size_t i = 0; i < x->saved.parts; i++)
+        memset(x->saved.part[i].used, 0, HETI_T_CAST(size_t, x->saved.part[i].file->tensors) + 1);
     return HET_OK;
 }
 
@@ -3667,7 +3669,7 @@ static het_result heti_f_load_index(heti_f_index *x) {
         HETI_T_TRY(heti_f_index_walk(x, 1));
         HETI_T_TRY(heti_f_index_complete(x));
     }
-    return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
+    return heti_f_load_tables(&x->saved);
 }
 
 static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error) {
@@ -3835,7 +3837,6 @@ typedef struct heti_f_export {
     het_element element;
     uint64_t shard_bytes;
     heti_f_inventory all;
-    heti_f_pairs pairs;
     int64_t shards;
     het_error *error;
 } heti_f_export;
@@ -3872,7 +3873,7 @@ static het_result heti_f_export_file(const heti_f_export *e, const char *name, c
     het_result result, finished;
     if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->error));
     if (text == NULL)
-        result = heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, to, NULL, e->error);
+        result = heti_f_save_some(e->ctx, &e->all, first, last, e->element, to, NULL, e->error);
     else result = to != NULL ? heti_f_write(to, text, size, e->error) : HET_OK;
     if (to == NULL) return result;
     finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->error : NULL);
@@ -3962,17 +3963,12 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
                            "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(&allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
-    result = heti_f_pairs_open(&e.pairs, ctx, heti_f_text_made, &allocator, error);
-    if (result == HET_OK)
-        result = heti_f_own_config(ctx, e.element, d.base, d.base_length, config, length + 1, &length);
-    if (result == HET_OK) {
-        result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, &allocator, &e.all, error);
-        if (result == HET_OK) result = heti_f_export_weights(&e);
-        if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
-        heti_f_inventory_close(&e.all);
-    }
+    result = heti_f_own_config(ctx, e.element, d.base, d.base_length, config, length + 1, &length);
+    if (result == HET_OK) result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, 1, &allocator, &e.all, error);
+    if (result == HET_OK) result = heti_f_export_weights(&e);
+    if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
+    heti_f_inventory_close(&e.all);
     heti_f_memory_free(&allocator, config, length, 1);
-    heti_f_pairs_close(&e.pairs);
     return result;
 }
 
@@ -4771,49 +4767,43 @@ static het_result heti_f_told(const het_ctx *ctx, het_result result, const het_e
     return heti_t_fail(error, result, "%s", own->text[0] != 0 ? own->text : het_last_error(ctx));
 }
 
-typedef struct heti_f_adapter {
-    het_ctx *ctx;
-    const het_reader *from;
-    const het_safetensors *file;
-    het_error *error;
-    heti_f_inventory all;             /* A and B of each module in turn */
-} heti_f_adapter;
-
 /* The file's tensors of a module s, and their rank R: that of the factors, or with three pairs
    three times that. */
-static het_result heti_f_module_find(const heti_f_adapter *x, const heti_f_stored s[2], const het_safetensor *t[2],
+static het_result heti_f_module_find(const heti_f_saved *f, const heti_f_stored s[2], heti_f_located at[2],
                                      int64_t *rank) {
     const int64_t own = s[0].rows[0];
     for (int i = 0; i < 2; i++) {
-        t[i] = het_safetensors_find(x->file, s[i].name, strlen(s[i].name));
-        if (t[i] == NULL) return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", s[i].name);
-        if (!heti_f_is_float(t[i]->element))
-            return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
-                               "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read", t[i]->at,
-                               s[i].name, het_element_name(t[i]->element));
+        if (!heti_f_find(f, s[i].name, &at[i]))
+            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", s[i].name);
+        if (!heti_f_is_float(at[i].tensor->element))
+            return heti_t_fail(f->error, HET_ERR_UNSUPPORTED,
+                               "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read",
+                               at[i].tensor->at, s[i].name, het_element_name(at[i].tensor->element));
+        heti_f_use(&at[i]);
     }
-    *rank = t[0]->rank == 2 ? t[0]->shape[0] : 0;
+    *rank = at[0].tensor->rank == 2 ? at[0].tensor->shape[0] : 0;
     if (*rank != own && *rank != s[0].parts * own)
-        return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s has rank %d; here it is %d", t[0]->at,
-                           s[0].name, *rank, own);
+        return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s has rank %d; here it is %d",
+                           at[0].tensor->at, s[0].name, *rank, own);
     for (int i = 0; i < 2; i++) {
         const int64_t rows = i == 0 ? *rank : s[1].shape[0], columns = i == 0 ? s[0].columns : *rank;
-        if (t[i]->rank != 2 || t[i]->shape[0] != rows || t[i]->shape[1] != columns)
-            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d",
-                               t[i]->at, s[i].name, t[i]->rank > 0 ? t[i]->shape[0] : 0,
-                               t[i]->rank > 1 ? t[i]->shape[1] : 0, rows, columns);
+        const het_safetensor *t = at[i].tensor;
+        if (t->rank != 2 || t->shape[0] != rows || t->shape[1] != columns)
+            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d",
+                               t->at, s[i].name, t->rank > 0 ? t->shape[0] : 0, t->rank > 1 ? t->shape[1] : 0, rows,
+                               columns);
     }
     return HET_OK;
 }
 
 /* Off the diagonal the blocks of B must be 0. */
-static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_stored *b, int64_t rank) {
+static het_result heti_f_module_apart(const heti_f_saved *f, const heti_f_stored *b, int64_t rank) {
     for (int64_t part = 0; part < b->parts; part++)
         for (int64_t row = 0; row < b->rows[part]; row++)
             for (int64_t k = 0; k < rank; k++) {
                 const int64_t there = heti_f_stored_row(b, part, row);
-                if (k / b->columns != part && !heti_f_real_is(HETI_T_CAST(double, x->all.values[there * rank + k]), 0))
-                    return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
+                if (k / b->columns != part && !heti_f_real_is(HETI_T_CAST(double, f->all->values[there * rank + k]), 0))
+                    return heti_t_fail(f->error, HET_ERR_UNSUPPORTED,
                                        "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
                                        b->name, there, k);
             }
@@ -4821,83 +4811,57 @@ static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_stor
 }
 
 /* One module: with `write` 0 only looked at. Where three pairs have one A, each gets it. */
-static het_result heti_f_module_load(const heti_f_adapter *x, const heti_f_stored s[2], int write) {
-    float *values = x->all.values;
-    const het_safetensor *t[2];
+static het_result heti_f_module_load(const heti_f_saved *f, const heti_f_stored s[2], int write) {
+    float *values = f->all->values;
+    heti_f_located at[2];
     int64_t rank = 0;
     int shared;
-    HETI_T_TRY(heti_f_module_find(x, s, t, &rank));
+    HETI_T_TRY(heti_f_module_find(f, s, at, &rank));
     shared = rank != s[0].shape[0];
     for (int i = 0; i < 2; i++) {
-        const int64_t count = t[i]->shape[0] * t[i]->shape[1];
         heti_f_stored own = s[i];
-        HETI_T_TRY(heti_f_get_all(x->ctx, x->file, x->from, t[i], count, values, x->error));
-        if (i == 1 && !shared) HETI_T_TRY(heti_f_module_apart(x, &own, rank));
+        HETI_T_TRY(heti_f_get_all(f, &at[i], at[i].tensor->shape[0] * at[i].tensor->shape[1], values));
+        if (i == 1 && !shared) HETI_T_TRY(heti_f_module_apart(f, &own, rank));
         if (shared) own.diagonal = 0;
         for (int k = 0; k < own.parts && write && shared && i == 0; k++)
-            HETI_T_TRY(het_parameter_write(x->ctx, own.part[k], HET_WEIGHT, values));
+            HETI_T_TRY(het_parameter_write(f->ctx, own.part[k], HET_WEIGHT, values));
         if (write && (!shared || i == 1))
-            HETI_T_TRY(heti_f_stored_pass(x->ctx, &own, 1, HET_WEIGHT, values, values + s[i].count));
+            HETI_T_TRY(heti_f_stored_pass(f->ctx, &own, 1, HET_WEIGHT, values, values + s[i].count));
     }
     return HET_OK;
 }
 
 /* Where both fingerprints are known they must agree. */
-static het_result heti_f_adapter_known(const heti_f_adapter *x) {
+static het_result heti_f_factors_known(const heti_f_saved *f) {
     size_t length;
-    const char *was = het_safetensors_value(x->file, heti_f_base_key, &length);
-    const heti_f_hex now = heti_f_hex_of(het_get_base(x->ctx));
-    if (was == NULL || het_get_base(x->ctx) == 0 || (length == 16 && memcmp(was, now.text, 16) == 0)) return HET_OK;
-    return heti_t_fail(x->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
+    const char *was = het_safetensors_value(f->part[0].file, heti_f_base_key, &length);
+    const heti_f_hex now = heti_f_hex_of(het_get_base(f->ctx));
+    if (was == NULL || het_get_base(f->ctx) == 0 || (length == 16 && memcmp(was, now.text, 16) == 0)) return HET_OK;
+    return heti_t_fail(f->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
                                                   "fingerprint %q, the loaded ones %s", was, length, now.text);
 }
 
-/* Every tensor of the file must be one of a module. */
-static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
-    size_t i;
-    for (int64_t k = 0; k < x->file->tensors; k++) {
-        const het_safetensor *t = &x->file->tensor[k];
-        for (i = 0; i < x->all.count && !heti_t_is(t->name, t->name_length, x->all.stored[i].name); i++) {}
-        if (i == x->all.count)
-            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %q: the model has no such factor",
-                               t->at, t->name, t->name_length);
-    }
-    return HET_OK;
-}
-
-static het_result heti_f_adapter_read(const heti_f_adapter *x, int passes) {
+/* HETI_F_LOAD_ANY: whatever weights the factors were trained on. Every tensor of the file must be
+   one of a module. */
+static het_result heti_f_load_factors(const heti_f_saved *f) {
+    const int passes = (f->how & HETI_F_LOAD_LOOK) == 0 ? 2 : 1;
+    heti_f_located at = { NULL, NULL };
+    if ((f->how & HETI_F_LOAD_ANY) == 0) HETI_T_TRY(heti_f_factors_known(f));
     for (int write = 0; write < passes; write++) {
-        for (size_t i = 0; i < x->all.count; i += 2) {
-            const het_result result = heti_f_module_load(x, &x->all.stored[i], write);
-            if (result != HET_OK) return write ? heti_f_torn(x->ctx, result, HETI_F_FACTORS, x->error) : result;
+        for (size_t i = 0; i < f->all->count; i += 2) {
+            const het_result result = heti_f_module_load(f, &f->all->stored[i], write);
+            if (result != HET_OK) return write ? heti_f_torn(f, result) : result;
         }
-        if (x->file->tensors != HETI_T_CAST(int64_t, x->all.count)) return heti_f_adapter_strange(x);
+        if (heti_f_unused(f, &at))
+            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %q: the model has no such factor",
+                               at.tensor->at, at.tensor->name, at.tensor->name_length);
     }
     return HET_OK;
-}
-
-/* HETI_F_LOAD_ANY: whatever weights the factors were trained on. */
-static het_result heti_f_adapter_load(het_ctx *ctx, const char *function, const het_reader *from, int how,
-                                      het_error *error) {
-    heti_f_adapter x = { ctx, from, NULL, error, { NULL, NULL, 0, 0, NULL, 0 } };
-    het_safetensors *file = NULL;
-    het_result result;
-    if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader is NULL", function);
-    HETI_T_TRY(heti_f_adapter_check(ctx, function, error));
-    result = heti_f_inventory_open(ctx, HETI_F_FACTORS, heti_f_own(ctx), &x.all, error);
-    if (result == HET_OK) result = het_safetensors_read(from, HETI_F_MODEL_TENSORS, x.all.allocator, &file, error);
-    x.file = file;
-    if (result == HET_OK && (how & HETI_F_LOAD_ANY) == 0) result = heti_f_adapter_known(&x);
-    if (result == HET_OK) result = heti_f_adapter_read(&x, (how & HETI_F_LOAD_LOOK) == 0 ? 2 : 1);
-    het_safetensors_free(file);
-    heti_f_inventory_close(&x.all);
-    return result;
 }
 
 HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error) {
     het_error own = { HET_OK, "" };
-    return heti_f_told(ctx, heti_f_adapter_load(ctx, "het_adapter_load", from, 0, &own), &own, error);
+    return heti_f_told(ctx, heti_f_load(ctx, "het_adapter_load", HETI_F_FACTORS, from, 0, &own), &own, error);
 }
 
 HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error) {
@@ -4906,15 +4870,6 @@ HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_
 }
 
 /* ---- merging ---- */
-
-/* The parameter whose factor is called `factor`. */
-static int64_t heti_f_adapter_base(const het_ctx *ctx, const char *factor) {
-    const size_t stem = strlen(factor) - 14;
-    het_parameter_info info;
-    for (int64_t p = 0; het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
-        if (strncmp(info.name, factor, stem) == 0 && strcmp(info.name + stem, ".weight") == 0) return p;
-    return -1;
-}
 
 /* W += float(s B A), for the A that is parameter number p; a, b and w: room for the three. */
 static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, float *a, float *b, float *w) {
@@ -4940,9 +4895,12 @@ static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, floa
 static het_result heti_f_adapter_merge(het_ctx *ctx, float *factors, int64_t largest, het_error *error) {
     for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info info = heti_f_parameter(ctx, p);
+        char name[96]; /* of the matrix, which is in the same unit */
+        heti_t_text t = heti_t_text_in(name, sizeof name);
         int64_t base;
         if (!info.adapter || !heti_f_ends_with(info.name, strlen(info.name), ".lora_A.weight")) continue;
-        base = heti_f_adapter_base(ctx, info.name);
+        heti_t_format(&t, "%p.weight", info.name, strlen(info.name) - strlen(".lora_A.weight"));
+        base = heti_f_neighbour(ctx, p, name);
         if (base < 0)
             return heti_t_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix", info.name);
         HETI_T_TRY(heti_f_adapter_add(ctx, p, base, factors, factors + largest, factors + 2 * largest));
@@ -5206,11 +5164,15 @@ static int64_t heti_f_process(const het_ctx *ctx) {
     return t->iface != NULL ? t->iface->process(t->self) : 0;
 }
 
+/* What a checkpoint has beside the state. */
+static heti_f_contents heti_f_trained(const het_ctx *ctx) {
+    return het_get_desc(ctx)->model.lora_rank > 0 ? HETI_F_FACTORS : HETI_F_WEIGHTS;
+}
+
 /* A file of the context in its blob, or with `size` how large it is. */
 static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, int keeps, uint64_t *size,
                                    het_error *error) {
-    const heti_f_contents contents = which == HETI_F_SAVED_OPTIMIZER ? HETI_F_STATE :
-        het_get_desc(ctx)->model.lora_rank > 0 ? HETI_F_FACTORS : HETI_F_WEIGHTS;
+    const heti_f_contents contents = which == HETI_F_SAVED_OPTIMIZER ? HETI_F_STATE : heti_f_trained(ctx);
     heti_t_list nothing = { NULL, 0, 0 }, *blob = keeps ? &c->blob[which] : &nothing;
     heti_f_pool pool = { &c->blob[HETI_F_SAVED_WORK], &c->allocator };
     const het_allocator own = { heti_f_pool_alloc, heti_f_pool_free, &pool };
@@ -6029,16 +5991,14 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
 /* One of the two files that make a context. */
 static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int how,
                                     het_error *error) {
-    const int adapter = contents == HETI_F_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0;
-    const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] : adapter ?
-                heti_f_saved_adapter : heti_f_saved_model;
+    const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] :
+        contents == HETI_F_FACTORS ? heti_f_saved_adapter : heti_f_saved_model;
     heti_f_proven p;
     het_reader reader;
     het_error own = { HET_OK, "" };
     het_result result;
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
-    result = adapter ? heti_f_adapter_load(ctx, "het_checkpoint_load", &reader, how, &own)
-                     : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
+    result = heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
     if (p.error.text[0] != 0) own = p.error;
     heti_f_proven_close(&p);
     return heti_f_told(ctx, result, &own, error);
@@ -6052,7 +6012,7 @@ HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
     for (int look = HETI_F_LOAD_LOOK; look >= 0; look -= HETI_F_LOAD_LOOK) {
-        HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, how | look, error));
+        HETI_T_TRY(heti_f_load_saved(saved, ctx, heti_f_trained(ctx), how | look, error));
         HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, how | look, error));
     }
     if (het_get_step(ctx) == saved->step) return HET_OK;
