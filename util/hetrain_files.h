@@ -571,8 +571,8 @@ static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to,
     while (size > 0) {
         const int64_t got = from->read(from->user, offset, at, size);
         if (got <= 0 || HETI_T_CAST(uint64_t, got) > size)
-            return heti_t_fail(error, HET_ERR_IO, "%s: reading %u bytes at offset %u failed (%d)",
-                               heti_f_reader_name(from), HETI_T_CAST(uint64_t, size), offset, got);
+            return heti_t_fail(error, HET_ERR_IO, "%s: reading %z bytes at offset %u failed (%d)",
+                               heti_f_reader_name(from), size, offset, got);
         at += got;
         offset += HETI_T_CAST(uint64_t, got);
         size -= HETI_T_CAST(size_t, got);
@@ -1429,6 +1429,8 @@ static const char *heti_f_key_of(int in, const char *setting) {
     return setting;
 }
 
+typedef struct heti_f_value { char text[64]; } heti_f_value;
+
 /* Texts here are shorter than the room there is. */
 static void heti_f_copy(char *to, size_t capacity, const char *from, size_t length) {
     if (length > capacity - 1) length = capacity - 1;
@@ -1484,7 +1486,6 @@ static het_json_kind heti_f_scalar(het_json *j, char *to, size_t capacity) {
     return j->rule != NULL ? HET_JSON_ERROR : kind;
 }
 
-typedef struct heti_f_value { char text[64]; } heti_f_value;
 
 /* A cursor at the value that stands at byte `at`. */
 static het_json heti_f_config_at(const heti_f_config *c, size_t at) {
@@ -1539,13 +1540,13 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
     if (kind == HET_JSON_NULL) c->as_many |= strcmp(k->setting, "kv_heads") == 0;
     if (kind == HET_JSON_NULL) return HET_OK;
     if (kind != k->kind)
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type",
-                           heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key);
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s has a value of the wrong type",
+                           heti_f_config_where, at, k->key);
     if (c->at[n] == 0) c->at[n] = at;
     before = heti_f_config_value(c, c->at[n]);
     if (heti_f_same_value(before.text, value.text)) return HET_OK;
-    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s",
-                       heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key, value.text, before.text);
+    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s %s contradicts an earlier key, which gave %s",
+                       heti_f_config_where, at, k->key, value.text, before.text);
 }
 
 /* A choice or a number that is not negative. */
@@ -1663,8 +1664,8 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
             continue;
         }
         if (((seen >> i) & 1) != 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s occurs twice", heti_f_config_where,
-                               HETI_T_CAST(uint64_t, c->json.at), key);
+            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s occurs twice", heti_f_config_where,
+                               c->json.at, key);
         seen |= UINT64_C(1) << i;
         c->rope_scales += in == HETI_F_IN_ROPE && strncmp(key, "rope_t", 6) != 0 && strncmp(key, "partial", 7) != 0;
         HETI_T_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
@@ -2013,7 +2014,7 @@ static int heti_f_setting_lost(const het_model_desc *m, const het_model_desc *ba
    which transformers refuses rather than compute something else. */
 HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_element element, const char *base,
                                            size_t base_length, char *text, size_t capacity, size_t *length) {
-    het_json j = het_json_start(base, base_length);
+    het_json j = het_json_start(base, base != NULL ? base_length : 0);
     char plain[4096];
     heti_t_text t = heti_t_text_in(plain, sizeof plain);
     het_model_desc m, back;
@@ -2033,7 +2034,7 @@ HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_elem
         foreign |= strcmp(s.name, "dropout") != 0 && strcmp(s.name, "local_loss") != 0 &&
             heti_f_setting_lost(&m, read, n);
     t = heti_t_text_in(text, capacity);
-    heti_f_text_config(&t, &m, foreign ? "hetrain_" : "", element, base, base_length);
+    heti_f_text_config(&t, &m, foreign ? "hetrain_" : "", element, base, j.length);
     for (int64_t n = 0; het_model_get(&m, n, &s); n++) {
         if (!heti_f_setting_lost(&m, read, n)) continue;
         heti_t_format(&t, own++ == 0 ? ",\n  \"hetrain\": {\"%s\": " : ", \"%s\": ", s.name);
@@ -2115,14 +2116,14 @@ typedef struct heti_f_directory {
 typedef struct heti_f_stream {
     het_reader inner;                 /* of the file, while it is read */
     FILE *file;                       /* while it is written */
-    size_t size, length;              /* of this struct with its paths; of the path */
-    char path[1];                     /* ended by a 0; behind it, while it is written, the same with .tmp */
+    const char *temporary;            /* its path meanwhile: .tmp behind the other */
+    size_t size;                      /* of this struct with its paths */
+    char path[1];
 } heti_f_stream;
 
 static het_result heti_f_stream_make(const heti_f_directory *d, const char *name, heti_f_stream **made,
                                      het_error *error) {
-    const size_t folder = strlen(d->path), length = strlen(name),
-                 size = sizeof(heti_f_stream) + 2 * (folder + length + 2) + 4;
+    const size_t length = strlen(name), path = strlen(d->path) + length + 2, size = sizeof(heti_f_stream) + 2 * path + 4;
     heti_f_stream *s;
     heti_t_text t;
     *made = NULL;
@@ -2132,9 +2133,11 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     if (s == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
     memset(s, 0, size);
     s->size = size;
-    t = heti_t_text_in(s->path, folder + length + 2);
+    s->temporary = s->path + path;
+    t = heti_t_text_in(s->path, 2 * path + 4);
     heti_t_format(&t, "%s/%s", d->path, name);
-    s->length = t.length;
+    heti_t_char(&t, 0);
+    heti_t_format(&t, "%s/%s.tmp", d->path, name);
     *made = s;
     return HET_OK;
 }
@@ -2178,35 +2181,30 @@ static int heti_f_stream_write(void *user, const void *from, size_t size) {
 static het_result heti_f_directory_create(void *user, const char *name, het_writer *writer, het_error *error) {
     const heti_f_directory *d = HETI_T_CAST(const heti_f_directory *, user);
     heti_f_stream *s;
-    char *temporary;
     HETI_T_TRY(heti_f_stream_make(d, name, &s, error));
-    temporary = s->path + s->length + 1;
-    memcpy(temporary, s->path, s->length);
-    memcpy(temporary + s->length, ".tmp", sizeof ".tmp");
-    s->file = fopen(temporary, "wb");
+    s->file = fopen(s->temporary, "wb");
     if (s->file == NULL) {
-        (void)heti_t_fail(error, HET_ERR_IO, "%s: cannot be opened for writing", temporary);
+        (void)heti_t_fail(error, HET_ERR_IO, "%s: cannot be opened for writing", s->temporary);
         heti_f_stream_free(d, s);
         return HET_ERR_IO;
     }
-    const het_writer made = { heti_f_stream_write, s, temporary };
+    const het_writer made = { heti_f_stream_write, s, s->temporary };
     *writer = made;
     return HET_OK;
 }
 
 static het_result heti_f_directory_finish(void *user, het_writer *writer, int keep, het_error *error) {
     heti_f_stream *s = HETI_T_CAST(heti_f_stream *, writer->user);
-    const char *temporary = s->path + s->length + 1;
     het_result result = HET_OK;
     int good = fflush(s->file) == 0 && !ferror(s->file);
     good &= fclose(s->file) == 0;
-    if (keep && !good) result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be written", temporary);
+    if (keep && !good) result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be written", s->temporary);
 #ifdef _WIN32
     if (keep && good) (void)remove(s->path); /* rename does not replace there */
 #endif
-    if (keep && good && rename(temporary, s->path) != 0)
+    if (keep && good && rename(s->temporary, s->path) != 0)
         result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be renamed to it", s->path);
-    if (!keep || result != HET_OK) (void)remove(temporary);
+    if (!keep || result != HET_OK) (void)remove(s->temporary);
     heti_f_stream_free(HETI_T_CAST(const heti_f_directory *, user), s);
     memset(writer, 0, sizeof *writer);
     return result;
@@ -2620,7 +2618,7 @@ static const het_allocator *heti_f_own(const het_ctx *ctx) { return &het_get_des
 static void *heti_f_memory(const het_allocator *a, size_t count, size_t size, const char *what, het_error *error) {
     void *to = count <= SIZE_MAX / size - 1 ? a->alloc(a->user, count * size + 1, 64) : NULL;
     if (to == NULL)
-        (void)heti_t_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_T_CAST(uint64_t, count), what);
+        (void)heti_t_fail(error, HET_ERR_OOM, "%z %s: out of memory", count, what);
     return to;
 }
 
@@ -2695,6 +2693,14 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array w
 
 /* ---- state's metadata ---- */
 
+/* With zeros in front, where it has fewer digits. */
+static void heti_f_text_padded(heti_t_text *t, uint64_t value, int digits) {
+    uint64_t least = 1;
+    for (int i = 1; i < digits; i++) least *= 10;
+    for (; least > value && least > 1; least /= 10) heti_t_char(t, '0');
+    heti_t_unsigned(t, value);
+}
+
 /* The fewest digits that read back as the same float. */
 static void heti_f_text_float(heti_t_text *t, float value) {
     double x = HETI_T_CAST(double, value);
@@ -2709,39 +2715,39 @@ static void heti_f_text_float(heti_t_text *t, float value) {
     if (exponent < 0 && exponent >= -12) {
         uint64_t unit = 1;
         for (int i = exponent; i < 0; i++) unit *= 10;
-        heti_t_unsigned(t, number / unit);
-        heti_t_char(t, '.');
-        for (unit /= 10; unit > 0; unit /= 10) heti_t_char(t, "0123456789"[number / unit % 10]);
+        heti_t_format(t, "%u.", number / unit);
+        heti_f_text_padded(t, number % unit, -exponent);
         return;
     }
     heti_t_unsigned(t, number);
     if (exponent != 0) heti_t_format(t, "e%d", HETI_T_CAST(int64_t, exponent));
 }
 
-typedef struct heti_f_hex { char text[17]; } heti_f_hex;
-static heti_f_hex heti_f_hex_of(uint64_t value) {
-    heti_f_hex hex;
+static heti_f_value heti_f_hex_of(uint64_t value) {
+    heti_f_value hex;
     heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
     heti_t_hex(&t, value);
     return hex;
 }
 
-/* A pair of metadata: its key and its value, each ended by a 0. */
+/* The key of a pair of metadata, a 0 before and behind it; its value follows. */
+static void heti_f_text_key(heti_t_text *t, const char *key) {
+    heti_t_char(t, 0);
+    heti_t_put(t, key);
+    heti_t_char(t, 0);
+}
+
 static void heti_f_text_meta(heti_t_text *t, const char *key, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    heti_t_put(t, key);
-    heti_t_char(t, 0);
+    heti_f_text_key(t, key);
     heti_t_format_list(t, format, arguments);
-    heti_t_char(t, 0);
     va_end(arguments);
 }
 
 static void heti_f_text_meta_float(heti_t_text *t, const char *key, float value) {
-    heti_t_put(t, key);
-    heti_t_char(t, 0);
+    heti_f_text_key(t, key);
     heti_f_text_float(t, value);
-    heti_t_char(t, 0);
 }
 
 /* What every file has: transformers' mark, and hetrain's, by which its files are known. */
@@ -2778,6 +2784,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     static const char *const heti_f_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
     const het_desc *d = het_get_desc(ctx);
     const het_optimizer_desc *a = &d->optimizer;
+    const int feedback = het_optimizer_slots(a) > a->iface->slots;
     het_model_desc model = d->model;
     het_setting s;
     heti_f_text_meta(t, "seed", "%u", d->seed);
@@ -2789,12 +2796,9 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
     heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
     heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);
-    heti_t_put(t, "optimizer");
-    heti_t_char(t, 0);
-    heti_t_format(t, "%s%s", a->iface->name, het_optimizer_slots(a) > a->iface->slots ? " with feedback" : "");
+    heti_f_text_meta(t, "optimizer", "%s%s", a->iface->name, feedback ? " with feedback" : "");
     if (d->layout.plan != NULL && d->layout.plan->updates > 1)
         heti_t_format(t, ", %d updates a step", d->layout.plan->updates);
-    heti_t_char(t, 0);
     heti_f_text_meta(t, "parameters", "%d", heti_f_table_hash(ctx));
     heti_f_text_meta_float(t, "learning_rate", a->learning_rate);
     heti_f_text_meta_float(t, "minimum_rate", a->minimum_rate);
@@ -2805,7 +2809,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta_float(t, "clip", a->clip);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "matrix_rate", a->matrix_rate);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "momentum", a->momentum);
-    if (het_optimizer_slots(a) > a->iface->slots) heti_f_text_meta_float(t, "feedback", a->feedback);
+    if (feedback) heti_f_text_meta_float(t, "feedback", a->feedback);
     if (a->feedback_change > 0) heti_f_text_meta_float(t, "feedback_change", a->feedback_change);
     heti_f_text_meta_float(t, "spike", HETI_T_CAST(float, d->guard.spike));
     t->result = het_model_complete(&model, NULL);
@@ -2813,38 +2817,34 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "model.family", heti_f_family_of(&model)->name);
     for (int i = 0; het_model_get(&model, i, &s); i++) {
         if (model.local_loss == 0 && strcmp(s.name, "local_loss") == 0) continue; /* older states have none */
+        heti_t_char(t, 0);
         heti_t_format(t, "model.%s", s.name);
         heti_t_char(t, 0);
         heti_t_setting_text(t, &s);
-        heti_t_char(t, 0);
     }
 }
 
 /* "n,-3,12": one exponent a parameter, n where there is none yet. */
 static void heti_f_text_exponents(heti_t_text *t, const het_ctx *ctx) {
-    heti_t_put(t, "exponents");
-    heti_t_char(t, 0);
+    heti_f_text_key(t, "exponents");
     for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         const int32_t x = heti_f_parameter(ctx, i).exponent;
         if (i > 0) heti_t_char(t, ',');
         if (x == HETRAIN_NO_EXPONENT) heti_t_char(t, 'n');
         else heti_t_integer(t, x);
     }
-    heti_t_char(t, 0);
 }
 
 /* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
 static void heti_f_text_recent(heti_t_text *t, const het_ctx *ctx) {
     het_loss_history recent;
     het_get_loss_history(ctx, &recent);
-    heti_t_put(t, "recent");
-    heti_t_char(t, 0);
+    heti_f_text_key(t, "recent");
     for (int64_t i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
         heti_t_hex(t, bits);
     }
-    heti_t_char(t, 0);
 }
 
 static void heti_f_text_state(heti_t_text *t, const het_ctx *ctx) {
@@ -2866,7 +2866,7 @@ static het_result heti_f_pairs_open(heti_f_pairs *p, const het_ctx *ctx,
                                     void (*write)(heti_t_text *t, const het_ctx *ctx), const het_allocator *allocator,
                                     het_error *error) {
     heti_t_text t = heti_t_text_in(NULL, 0);
-    size_t at = 0;
+    size_t at = 1; /* behind the 0 before the first key */
     memset(p, 0, sizeof *p);
     p->allocator = allocator;
     write(&t, ctx);
@@ -3018,6 +3018,14 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
     het_safetensors_free(file);
     heti_f_memory_free(all->allocator, list, last - first, sizeof *list);
     return result;
+}
+
+/* A type for weights; 0 becomes F32. */
+static het_result heti_f_element_check(het_element *element, const char *function, het_error *error) {
+    const int64_t value = HETI_T_CAST(int64_t, *element);
+    if (value == 0) *element = HET_ELEMENT_F32;
+    return heti_f_is_float(*element) ? HET_OK : heti_t_fail(error, HET_ERR_INVALID,
+                                                            "%s: element %d must be F32, F16 or BF16", function, value);
 }
 
 /* A context with factors. */
@@ -3313,9 +3321,8 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     het_result result;
     HETI_T_TRY(heti_f_state_value(f, "hetrain_state", &value));
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
-        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, "
-                                                          "this build reads " HETI_F_STATE_VERSION,
-                                                          heti_f_reader_name(&f->part[0].from), value, strlen(value));
+        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, this build reads "
+                           HETI_F_STATE_VERSION, heti_f_reader_name(&f->part[0].from), value, strlen(value));
     if ((f->how & HETI_F_LOAD_ANY) != 0) return HET_OK;
     result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
@@ -3469,33 +3476,25 @@ HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from) {
 static const char heti_f_one_file[] = "model.safetensors", heti_f_index_file[] = "model.safetensors.index.json",
     heti_f_config_file[] = "config.json";
 
-typedef struct heti_f_whole { het_allocator allocator; char *text; size_t size; } heti_f_whole;
-
-/* The text of a file. */
-static het_result heti_f_whole_open(const het_folder *folder, const char *name, const het_allocator *allocator,
-                                    heti_f_whole *whole, het_error *error) {
+/* The text of a file in an empty list, which is to be freed whatever is returned. */
+static het_result heti_f_folder_get(const het_folder *folder, const char *name, const het_allocator *a, heti_t_list *to,
+                                    het_error *error) {
     het_reader from;
     het_result result;
-    memset(whole, 0, sizeof *whole);
-    HETI_T_TRY(heti_t_choose(allocator, &whole->allocator, error, name));
     HETI_T_TRY(folder->open(folder->user, name, &from, error));
     if (from.size > HETI_F_TEXT_LIMIT) {
         result = heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from),
                              from.size);
     } else {
-        whole->size = HETI_T_CAST(size_t, from.size);
-        whole->text = HETI_T_CAST(char *, whole->allocator.alloc(whole->allocator.user, whole->size + 1, 16));
-        result = whole->text != NULL ? heti_f_read(&from, 0, whole->text, whole->size, error)
-                                     : heti_t_fail(error, HET_ERR_OOM, "%s: %u bytes: out of memory",
-                                                   heti_f_reader_name(&from), from.size);
+        to->used = HETI_T_CAST(size_t, from.size);
+        to->size = to->used + 1;
+        to->data = HETI_T_CAST(char *, a->alloc(a->user, to->size, 16));
+        result = to->data != NULL ? heti_f_read(&from, 0, to->data, to->used, error)
+                                  : heti_t_fail(error, HET_ERR_OOM, "%s: %u bytes: out of memory",
+                                                heti_f_reader_name(&from), from.size);
     }
     folder->close(folder->user, &from);
     return result;
-}
-
-static void heti_f_whole_close(heti_f_whole *whole) {
-    if (whole->text != NULL) whole->allocator.free(whole->allocator.user, whole->text, whole->size + 1);
-    whole->text = NULL;
 }
 
 static het_result heti_f_folder_check(const het_folder *folder, const char *function, het_error *error) {
@@ -3506,12 +3505,14 @@ static het_result heti_f_folder_check(const het_folder *folder, const char *func
 }
 
 HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error) {
-    heti_f_whole whole;
+    heti_t_list text = { NULL, 0, 0 };
+    het_allocator own;
     het_result result;
     HETI_T_TRY(heti_f_folder_check(folder, "het_model_from_folder", error));
-    result = heti_f_whole_open(folder, heti_f_config_file, NULL, &whole, error);
-    if (result == HET_OK) result = het_model_from_json(whole.text, whole.size, model, error);
-    heti_f_whole_close(&whole);
+    HETI_T_TRY(heti_t_choose(NULL, &own, error, heti_f_config_file));
+    result = heti_f_folder_get(folder, heti_f_config_file, &own, &text, error);
+    if (result == HET_OK) result = het_model_from_json(text.data, text.used, model, error);
+    heti_t_list_free(&text, &own);
     return result;
 }
 
@@ -3523,15 +3524,14 @@ typedef struct heti_f_shard_name { char text[256]; size_t next[2]; } heti_f_shar
 typedef struct heti_f_index {
     const het_folder *folder;
     heti_f_saved saved;
-    heti_f_whole whole;
+    heti_t_list text;                 /* of the index, where there is one */
     heti_t_list names;                /* heti_f_shard_name[] */
     het_allocator allocator;
 } heti_f_index;
 
 static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length,
                                     const char *what) {
-    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %q: %s", heti_f_index_file,
-                       HETI_T_CAST(uint64_t, at), name, length, what);
+    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %z: %q: %s", heti_f_index_file, at, name, length, what);
 }
 
 /* The number of the shard called `name`, or how many there are: then the next one added must be it.
@@ -3581,7 +3581,7 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
 /* Walks "weight_map". */
 static het_result heti_f_index_walk(heti_f_index *x, int check) {
     static const char *const heti_f_keys[] = { "weight_map", NULL };
-    het_json j = het_json_start(x->whole.text, x->whole.size);
+    het_json j = het_json_start(x->text.data, x->text.used);
     char key[256];
     size_t length = 0;
     int maps = 0;
@@ -3622,7 +3622,7 @@ static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_fo
         return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ?
                            "; nor is there an index of shards" : "");
     folder->close(folder->user, &from);
-    HETI_T_TRY(heti_f_whole_open(folder, heti_f_index_file, allocator, &x->whole, error));
+    HETI_T_TRY(heti_f_folder_get(folder, heti_f_index_file, allocator, &x->text, error));
     return heti_f_index_walk(x, 0);
 }
 
@@ -3633,7 +3633,7 @@ static void heti_f_index_close(heti_f_index *x) {
     }
     heti_f_memory_free(&x->allocator, x->saved.part, HETI_T_COUNT(x->names, heti_f_shard_name), sizeof(heti_f_part));
     heti_t_list_free(&x->names, &x->allocator);
-    heti_f_whole_close(&x->whole);
+    heti_t_list_free(&x->text, &x->allocator);
 }
 
 /* Opens the files of the list. What is open is counted in saved.parts. */
@@ -3665,7 +3665,7 @@ static het_result heti_f_index_complete(heti_f_index *x) {
 
 static het_result heti_f_load_index(heti_f_index *x) {
     HETI_T_TRY(heti_f_index_open(x));
-    if (x->whole.text != NULL) {
+    if (x->text.data != NULL) {
         HETI_T_TRY(heti_f_index_walk(x, 1));
         HETI_T_TRY(heti_f_index_complete(x));
     }
@@ -3695,7 +3695,6 @@ static const char *const heti_f_size_settings[] = { "vocab", "context", "width",
 
 typedef struct heti_f_sizing {
     het_model_desc model;
-    int in;                           /* HETI_F_IN_ bit of the family */
     int64_t seen[HETI_F_NAMES];       /* how many matrices of each there are */
     het_allocator allocator;
     het_error *error;
@@ -3718,7 +3717,7 @@ static int64_t heti_f_size_of(const het_model_desc *m, char size) {
 /* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
 static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, char size) {
     const het_setting setting = heti_f_size_setting(&s->model, size);
-    heti_t_format(t, "%s %d", heti_f_key_of(s->in, setting.name), setting.integer);
+    heti_t_format(t, "%s %d", heti_f_key_of(heti_f_in(&s->model), setting.name), setting.integer);
     if (heti_f_is_heads(size)) heti_t_format(t, " of size %d", s->model.head_size);
     heti_t_put(t, ": ");
 }
@@ -3735,7 +3734,7 @@ static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t
     char text[240] = "";
     int64_t layer = 0, shape[2];
     int d;
-    const heti_f_named *row = heti_f_row_of(s->in, 1, t->name, t->name_length, &layer);
+    const heti_f_named *row = heti_f_row_of(heti_f_in(&s->model), 1, t->name, t->name_length, &layer);
     if (heti_f_is_quantised(t)) return heti_f_refuse_quantised(t, s->error);
     if (row == NULL || row->sizes == NULL || !heti_f_ends_with(t->name, t->name_length, ".weight")) return HET_OK;
     if (!heti_f_is_float(t->element)) return heti_f_refuse_quantised(t, s->error);
@@ -3764,9 +3763,7 @@ static het_result heti_f_sizing_start(heti_f_sizing *s, const char *function, co
     if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: model is NULL", function);
     HETI_T_TRY(heti_t_choose(allocator, &s->allocator, error, function));
     s->model = *model;
-    HETI_T_TRY(het_model_complete(&s->model, error));
-    s->in = heti_f_in(&s->model);
-    return HET_OK;
+    return het_model_complete(&s->model, error);
 }
 
 static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
@@ -3789,7 +3786,7 @@ static het_result heti_f_sizing_end(const heti_f_sizing *s) {
         const heti_f_named *row = &heti_f_names[i];
         const int layers = strchr(row->name, '#') != NULL;
         heti_t_text t = heti_t_text_in(text, sizeof text), n = heti_t_text_in(name, sizeof name);
-        if ((row->families & s->in) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
+        if ((row->families & heti_f_in(&s->model)) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
             !heti_f_is_needed(&s->model, row->need))
             continue;
         if (layers) heti_t_format(&t, "is there in %d layers", s->seen[i]);
@@ -3834,21 +3831,23 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
 typedef struct heti_f_export {
     het_ctx *ctx;
     const het_folder *folder;         /* NULL: nothing is written */
-    het_element element;
-    uint64_t shard_bytes;
+    het_save_desc desc;
     heti_f_inventory all;
     int64_t shards;
     het_error *error;
 } heti_f_export;
 
+static uint64_t heti_f_export_bytes(const heti_f_export *e, size_t tensor) {
+    return HETI_T_CAST(uint64_t, e->all.stored[tensor].count * (heti_f_elements[e->desc.element].bits / 8));
+}
+
 /* The first tensor behind the shard that begins at `first`. */
 static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
-    const uint64_t size = HETI_T_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
     uint64_t bytes = 0;
     size_t i;
     for (i = first; i < e->all.count; i++) {
-        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count) * size;
-        if (i > first && e->shard_bytes > 0 && bytes > e->shard_bytes) break;
+        bytes += heti_f_export_bytes(e, i);
+        if (i > first && e->desc.shard_bytes > 0 && bytes > e->desc.shard_bytes) break;
     }
     return i;
 }
@@ -3859,8 +3858,7 @@ static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[
     heti_t_put(&t, "model");
     for (int i = 0; i < 2 && e->shards > 1; i++) {
         heti_t_put(&t, i == 0 ? "-" : "-of-");
-        for (int64_t unit = 10000; unit > 0; unit /= 10)
-            heti_t_char(&t, "0123456789"[(i == 0 ? shard + 1 : e->shards) / unit % 10]);
+        heti_f_text_padded(&t, HETI_T_CAST(uint64_t, i == 0 ? shard + 1 : e->shards), 5);
     }
     heti_t_put(&t, ".safetensors");
 }
@@ -3873,7 +3871,7 @@ static het_result heti_f_export_file(const heti_f_export *e, const char *name, c
     het_result result, finished;
     if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->error));
     if (text == NULL)
-        result = heti_f_save_some(e->ctx, &e->all, first, last, e->element, to, NULL, e->error);
+        result = heti_f_save_some(e->ctx, &e->all, first, last, e->desc.element, to, NULL, e->error);
     else result = to != NULL ? heti_f_write(to, text, size, e->error) : HET_OK;
     if (to == NULL) return result;
     finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->error : NULL);
@@ -3886,8 +3884,7 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
     uint64_t bytes = 0;
     size_t last;
     int64_t shard = 0;
-    for (size_t i = 0; i < e->all.count; i++)
-        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count * (heti_f_elements[e->element].bits / 8));
+    for (size_t i = 0; i < e->all.count; i++) bytes += heti_f_export_bytes(e, i);
     heti_t_format(t, "{\n  \"metadata\": {\n    \"total_size\": %u\n  },\n  \"weight_map\": {", bytes);
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
@@ -3935,35 +3932,29 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
                                      het_error *error) {
     het_allocator allocator;
     heti_f_export e;
-    het_save_desc d;
+    het_save_desc *d = &e.desc;
     char *config;
     size_t length;
     het_result result;
     memset(&e, 0, sizeof e);
-    memset(&d, 0, sizeof d);
-    if (desc != NULL) d = *desc;
-    if (d.base == NULL) d.base_length = 0;
+    if (desc != NULL) *d = *desc;
     e.ctx = ctx;
     e.folder = folder;
     e.error = error;
     if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
-    if (d.start_canary != 0 || d.end_canary != 0)
+    if (d->start_canary != 0 || d->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
-    if (d.allocator == NULL) d.allocator = heti_f_own(ctx);
-    HETI_T_TRY(heti_t_choose(d.allocator, &allocator, error, "het_save_folder"));
+    if (d->allocator == NULL) d->allocator = heti_f_own(ctx);
+    HETI_T_TRY(heti_t_choose(d->allocator, &allocator, error, "het_save_folder"));
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
-    e.element = HETI_T_CAST(int64_t, d.element) == 0 ? HET_ELEMENT_F32 : d.element;
-    e.shard_bytes = d.shard_bytes;
-    if (!heti_f_is_float(e.element))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
-                           HETI_T_CAST(int64_t, e.element));
-    if (heti_f_own_config(ctx, e.element, d.base, d.base_length, NULL, 0, &length) != HET_ERR_LIMIT)
+    HETI_T_TRY(heti_f_element_check(&d->element, "het_save_folder", error));
+    if (heti_f_own_config(ctx, d->element, d->base, d->base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(&allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
-    result = heti_f_own_config(ctx, e.element, d.base, d.base_length, config, length + 1, &length);
+    result = heti_f_own_config(ctx, d->element, d->base, d->base_length, config, length + 1, &length);
     if (result == HET_OK) result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, 1, &allocator, &e.all, error);
     if (result == HET_OK) result = heti_f_export_weights(&e);
     if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
@@ -4156,12 +4147,10 @@ static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g) {
                            "het_save_gguf: the tokenizer has %d ids, the model's vocabulary is %d", info->vocab,
                            g->model->vocab);
     if (heti_f_gguf_split(info) == NULL || info->prefix_space)
-        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer %s, for which "
-                                                          "llama.cpp has no name",
-                                                          info->prefix_space ? "puts a space before a text" :
-                                                          info->split == HET_SPLIT_WHOLE ?
-                                                          "does not cut text into words"
-                                              : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
+        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED,
+                           "het_save_gguf: the tokenizer %s, for which llama.cpp has no name",
+                           info->prefix_space ? "puts a space before a text" : info->split == HET_SPLIT_WHOLE ?
+                           "does not cut text into words" : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
     if (info->prefixes > 1 || info->suffixes > 1)
         return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer puts %d ids before and %d "
                                                           "behind a text, GGUF knows one each", info->prefixes,
@@ -4445,10 +4434,7 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_gguf: a canary of het_gguf_desc is not 0 or ends is negative: clear "
                            "the struct first");
-    if (HETI_T_CAST(int64_t, g.desc.element) == 0) g.desc.element = HET_ELEMENT_F32;
-    if (!heti_f_is_float(g.desc.element))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: element %d must be F32, F16 or BF16",
-                           HETI_T_CAST(int64_t, g.desc.element));
+    HETI_T_TRY(heti_f_element_check(&g.desc.element, "het_save_gguf", error));
     if (g.desc.tokenizer != NULL) het_tokenizer_get_info(g.desc.tokenizer, &g.info);
     HETI_T_TRY(heti_f_gguf_model(&g));
     HETI_T_TRY(heti_f_gguf_tokenizer(&g));
@@ -4714,15 +4700,14 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
    has. */
 static void heti_f_text_real(heti_t_text *text, double value) {
     const uint64_t whole = HETI_T_CAST(uint64_t, value);
-    uint64_t rest = HETI_T_CAST(uint64_t, (value - HETI_T_CAST(double, whole)) * 1e15 + 0.5),
-             place = UINT64_C(100000000000000);
+    uint64_t rest = HETI_T_CAST(uint64_t, (value - HETI_T_CAST(double, whole)) * 1e15 + 0.5);
+    int digits = 15;
     heti_t_unsigned(text, whole + rest / UINT64_C(1000000000000000));
     rest %= UINT64_C(1000000000000000);
-    if (rest > 0) heti_t_char(text, '.');
-    for (; rest > 0; place /= 10) {
-        heti_t_char(text, "0123456789"[rest / place]);
-        rest %= place;
-    }
+    if (rest == 0) return;
+    for (; rest % 10 == 0; rest /= 10) digits--;
+    heti_t_char(text, '.');
+    heti_f_text_padded(text, rest, digits);
 }
 
 HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text, size_t capacity,
@@ -4835,7 +4820,7 @@ static het_result heti_f_module_load(const heti_f_saved *f, const heti_f_stored 
 static het_result heti_f_factors_known(const heti_f_saved *f) {
     size_t length;
     const char *was = het_safetensors_value(f->part[0].file, heti_f_base_key, &length);
-    const heti_f_hex now = heti_f_hex_of(het_get_base(f->ctx));
+    const heti_f_value now = heti_f_hex_of(het_get_base(f->ctx));
     if (was == NULL || het_get_base(f->ctx) == 0 || (length == 16 && memcmp(was, now.text, 16) == 0)) return HET_OK;
     return heti_t_fail(f->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
                                                   "fingerprint %q, the loaded ones %s", was, length, now.text);
@@ -4948,9 +4933,9 @@ enum { HETI_F_SAVED_WEIGHTS = 0, HETI_F_SAVED_OPTIMIZER = 1, HETI_F_SAVED_CONFIG
    each block of each file, in order; for what making the files takes. */
 enum { HETI_F_SAVED_HEAD = HETRAIN_CHECKPOINT_FILES, HETI_F_SAVED_TEXT, HETI_F_SAVED_HASH, HETI_F_SAVED_WORK,
       HETI_F_SAVED_BLOBS };
-static const char heti_f_saved_model[] = "model.safetensors", heti_f_saved_adapter[] = "adapter_model.safetensors";
-static const char *const heti_f_saved_names[HETI_F_SAVED_OWN] = { heti_f_saved_model, "optimizer.safetensors",
-                                                                 "config.json" };
+static const char heti_f_saved_adapter[] = "adapter_model.safetensors";
+static const char *const heti_f_saved_names[HETI_F_SAVED_OWN] = { heti_f_one_file, "optimizer.safetensors",
+                                                                 heti_f_config_file };
 
 /* Memory handed out from one block, of which nothing comes back before the next file: no call of
    the allocator behind it unless more is needed. */
@@ -5124,15 +5109,12 @@ static het_result heti_f_disk_clear(const het_disk *d, const char *path, het_err
 
 /* ---- names ---- */
 
-typedef struct heti_f_step_name { char text[32]; } heti_f_step_name;
-
 /* step-00000123 */
-static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind) {
-    heti_f_step_name name;
+static heti_f_value heti_f_step_name(int64_t step, const char *behind) {
+    heti_f_value name;
     heti_t_text t = heti_t_text_in(name.text, sizeof name.text);
     heti_t_put(&t, "step-");
-    for (int64_t limit = 10000000; limit > step && limit > 1; limit /= 10) heti_t_char(&t, '0');
-    heti_t_unsigned(&t, HETI_T_CAST(uint64_t, step));
+    heti_f_text_padded(&t, HETI_T_CAST(uint64_t, step), 8);
     heti_t_put(&t, behind);
     return name;
 }
@@ -5270,9 +5252,8 @@ static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, 
         if (i < HETI_F_SAVED_CONFIG) result = heti_f_take_file(c, ctx, i, 0, &size, error);
         if (i == HETI_F_SAVED_CONFIG) result = heti_f_take_config(c, ctx, NULL, &length, error);
         if (result == HET_ERR_OOM)
-            return heti_t_fail(error, result, "memory for saving: at least %u bytes are missing, which making %s "
-                                              "takes: the allocator gave less",
-                                              HETI_T_CAST(uint64_t, c->blob[HETI_F_SAVED_WORK].used), c->name[i]);
+            return heti_t_fail(error, result, "memory for saving: at least %z bytes are missing, which making %s "
+                               "takes: the allocator gave less", c->blob[HETI_F_SAVED_WORK].used, c->name[i]);
         if (result != HET_OK) return result;
         if (i == HETI_F_SAVED_CONFIG) size = length;
         if (size > SIZE_MAX / 4)
@@ -5311,9 +5292,8 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
         blob->size = 0;
         blob->data = HETI_T_CAST(char *, a->alloc(a->user, need[i], 64));
         if (blob->data == NULL)
-            return heti_t_fail(error, HET_ERR_OOM, "memory for saving: %u bytes are missing, of which the "
-                                                   "allocator gave no %u", HETI_T_CAST(uint64_t, missing),
-                                                   HETI_T_CAST(uint64_t, need[i]));
+            return heti_t_fail(error, HET_ERR_OOM, "memory for saving: %z bytes are missing, of which the "
+                               "allocator gave no %z", missing, need[i]);
         blob->size = need[i];
         memset(blob->data, 0, blob->size);
         missing -= need[i];
@@ -5323,8 +5303,8 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
 
 static het_result heti_f_path_check(const char *directory, const char *function, het_error *error) {
     if (directory[0] != 0 && strlen(directory) <= HETI_F_SAVED_DIRECTORY) return HET_OK;
-    return heti_t_fail(error, HET_ERR_LIMIT, "%s: a directory's name of %u bytes, must have 1 to %u", function,
-                       HETI_T_CAST(uint64_t, strlen(directory)), HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    return heti_t_fail(error, HET_ERR_LIMIT, "%s: a directory's name of %z bytes, must have 1 to %i", function,
+                       strlen(directory), HETI_F_SAVED_DIRECTORY);
 }
 
 HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint,
@@ -5367,7 +5347,7 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
                                     const het_beside *beside, int64_t files, het_error *error) {
     for (int64_t i = 0; i < HETI_F_SAVED_OWN + files; i++) {
         const char *name = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].name : heti_f_saved_names[i];
-        if (i == HETI_F_SAVED_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0) name = heti_f_saved_adapter;
+        if (i == HETI_F_SAVED_WEIGHTS && heti_f_trained(ctx) == HETI_F_FACTORS) name = heti_f_saved_adapter;
         if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] ||
             strcmp(name, "state.json") == 0)
             return heti_t_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
@@ -5505,14 +5485,14 @@ static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_
 
 /* Of the names of a directory, one that `keep` does not spare: a step aside, a later one, or the
    oldest of too many. */
-typedef struct heti_f_prune { int64_t step, oldest, count; heti_f_step_name found; } heti_f_prune;
+typedef struct heti_f_prune { int64_t step, oldest, count; heti_f_value found; } heti_f_prune;
 static int heti_f_prune_name(void *list, const char *name) {
     heti_f_prune *p = HETI_T_CAST(heti_f_prune *, list);
     int old = 0;
     const int64_t step = heti_f_step_of(name, &old);
     if (step < 0) return 0;
     if (old || step > p->step) {
-        p->found = heti_f_step_name_of(step, old ? ".old" : "");
+        p->found = heti_f_step_name(step, old ? ".old" : "");
         return -1;
     }
     p->count++;
@@ -5529,7 +5509,7 @@ static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
         if (number != 0 && number != -1) return heti_f_disk_fail(&c->disk, "list", c->directory, number, error);
         if (number == 0) {
             if (p.count <= c->keep) return HET_OK;
-            p.found = heti_f_step_name_of(p.oldest, "");
+            p.found = heti_f_step_name(p.oldest, "");
         }
         HETI_T_TRY(heti_f_discard(c, p.found.text, error));
     }
@@ -5537,7 +5517,7 @@ static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
 
 static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
     const het_disk *d = &c->disk;
-    heti_f_step_name name = heti_f_step_name_of(c->step, ""), aside = heti_f_step_name_of(c->step, ".old");
+    heti_f_value name = heti_f_step_name(c->step, ""), aside = heti_f_step_name(c->step, ".old");
     const heti_f_path saving = heti_f_path_of(c->directory, "saving.tmp"),
                       target = heti_f_path_of(c->directory, name.text),
                       old = heti_f_path_of(c->directory, aside.text);
@@ -5605,24 +5585,24 @@ static het_result heti_f_disk_open(const het_disk *d, const char *path, void **f
     return heti_f_disk_fail(d, "read", path, number, error);
 }
 
-/* The whole of a small file, with a 0 behind. */
-static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t limit, const het_allocator *a, char **to,
-                                  size_t *size, het_error *error) {
+/* The whole of a small file, with a 0 behind, in an empty list, which is to be freed whatever is
+   returned. */
+static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t limit, const het_allocator *a,
+                                  heti_t_list *to, het_error *error) {
     void *file = NULL;
     uint64_t bytes = 0;
     het_result result;
-    *to = NULL;
     HETI_T_TRY(heti_f_disk_open(d, path, &file, &bytes, error));
-    *size = HETI_T_CAST(size_t, bytes);
-    if (bytes <= limit) *to = HETI_T_CAST(char *, a->alloc(a->user, *size + 1, 16));
+    to->used = HETI_T_CAST(size_t, bytes);
+    to->size = to->used + 1;
+    if (bytes <= limit) to->data = HETI_T_CAST(char *, a->alloc(a->user, to->size, 16));
     if (bytes > limit)
         result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %z are expected", path, bytes, limit);
-    else if (*to == NULL)
+    else if (to->data == NULL)
         result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
-    else result = heti_f_disk_read(d, file, path, 0, *to, *size, error);
+    else result = heti_f_disk_read(d, file, path, 0, to->data, to->used, error);
     (void)d->close(d->user, file);
-    if (result == HET_OK) (*to)[*size] = 0;
-    else if (*to != NULL) a->free(a->user, *to, *size + 1);
+    if (to->data != NULL) to->data[to->used] = 0;
     return result;
 }
 
@@ -5640,9 +5620,8 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     const heti_f_path self = heti_f_path_of(s->directory, "state.json"),
                       marker = heti_f_path_of(s->directory, "latest");
     const heti_f_offer one = { 0, 0, 1 };
+    heti_t_list text = { NULL, 0, 0 };
     void *file = NULL;
-    char *text;
-    size_t size;
     int number, old = 0;
     HETI_F_DISK(s->disk, number, s->disk->open(s->disk->user, self.text, 0, &file));
     if (number == 0) {
@@ -5653,10 +5632,9 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     if (s->failed != HET_OK)
         return heti_t_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
     if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
-    if (heti_f_disk_get(s->disk, marker.text, 64, s->allocator, &text, &size, error) == HET_OK) {
-        s->latest = heti_f_step_of(text, &old);
-        s->allocator->free(s->allocator->user, text, size + 1);
-    }
+    if (heti_f_disk_get(s->disk, marker.text, 64, s->allocator, &text, error) == HET_OK)
+        s->latest = heti_f_step_of(text.data, &old);
+    heti_t_list_free(&text, s->allocator);
     return HET_OK;
 }
 
@@ -5674,13 +5652,12 @@ static het_result heti_f_read_block(const het_disk *d, const het_saved_file *f, 
                                     uint64_t block, char *to, het_error *error) {
     const uint64_t at = block * HETI_F_SAVED_BLOCK;
     const size_t size = heti_f_block_size(f->size, at);
-    heti_f_hex is, was;
+    uint64_t hash;
     HETI_T_TRY(heti_f_disk_read(d, file, path, at, to, size, error));
-    is = heti_f_hex_of(het_xxh64(to, size, 0));
-    was = heti_f_hex_of(f->hash[block]);
-    if (strcmp(is.text, was.text) == 0) return HET_OK;
+    hash = het_xxh64(to, size, 0);
+    if (hash == f->hash[block]) return HET_OK;
     return heti_t_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at,
-                       at + size - 1, is.text, was.text);
+                       at + size - 1, heti_f_hex_of(hash).text, heti_f_hex_of(f->hash[block]).text);
 }
 
 /* Opens a file that must have this size. */
@@ -5842,15 +5819,13 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
 
 static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offer *one, het_saved **saved,
                                        het_error *error) {
-    const heti_f_step_name name = heti_f_step_name_of(one->step, one->old ? ".old" : "");
+    const heti_f_value name = heti_f_step_name(one->step, one->old ? ".old" : "");
     const heti_f_path path = heti_f_path_of(s->directory, one->self ? "" : name.text),
                       state = heti_f_path_of(path.text, "state.json");
-    char *text;
-    size_t size;
-    het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, s->allocator, &text, &size, error);
-    if (result != HET_OK) return result;
-    result = heti_f_state_read(s, path.text, text, size, saved, error);
-    s->allocator->free(s->allocator->user, text, size + 1);
+    heti_t_list text = { NULL, 0, 0 };
+    het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, s->allocator, &text, error);
+    if (result == HET_OK) result = heti_f_state_read(s, path.text, text.data, text.used, saved, error);
+    heti_t_list_free(&text, s->allocator);
     if (result == HET_OK && !one->self && (*saved)->step != one->step)
         result = heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d", path.text, (*saved)->step);
     if (result == HET_OK) result = heti_f_prove(s, *saved, error);
@@ -5980,8 +5955,8 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
     *length = HETI_T_CAST(size_t, reader.size);
     if (capacity < *length)
-        result = heti_t_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %u", p.path.text, reader.size,
-                             HETI_T_CAST(uint64_t, capacity));
+        result = heti_t_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %z", p.path.text, reader.size,
+                             capacity);
     else result = heti_f_read(&reader, 0, to, *length, error);
     if (p.error.text[0] != 0) result = heti_t_fail(error, p.error.code, "%s", p.error.text);
     heti_f_proven_close(&p);
@@ -5991,8 +5966,8 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
 /* One of the two files that make a context. */
 static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int how,
                                     het_error *error) {
-    const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] :
-        contents == HETI_F_FACTORS ? heti_f_saved_adapter : heti_f_saved_model;
+    const char *name = contents == HETI_F_FACTORS ? heti_f_saved_adapter :
+        heti_f_saved_names[contents == HETI_F_STATE ? HETI_F_SAVED_OPTIMIZER : HETI_F_SAVED_WEIGHTS];
     heti_f_proven p;
     het_reader reader;
     het_error own = { HET_OK, "" };
