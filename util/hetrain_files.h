@@ -607,13 +607,12 @@ typedef enum heti_f_sorting { HETI_F_BY_PLACE, HETI_F_BY_NAME, HETI_F_BY_TYPE } 
 
 static int heti_f_before(const het_safetensor *tensor, int64_t a, int64_t b, heti_f_sorting by) {
     const het_safetensor *s = &tensor[a], *t = &tensor[b];
-    int order;
     if (by == HETI_F_BY_PLACE) {
         if (s->begin != t->begin) return s->begin < t->begin;
         return s->end != t->end ? s->end < t->end : a < b;
     }
     if (by == HETI_F_BY_TYPE && s->element != t->element) return s->element > t->element;
-    order = heti_f_name_order(s->name, s->name_length, t->name, t->name_length);
+    const int order = heti_f_name_order(s->name, s->name_length, t->name, t->name_length);
     return order != 0 ? order < 0 : a < b;
 }
 
@@ -910,12 +909,11 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
 /* From the text of the header to the table. */
 static het_result heti_f_header_table(const heti_f_header *h, int64_t most, const het_allocator *allocator,
                                       het_safetensors **file) {
-    heti_f_table t;
+    heti_f_table t = HETI_T_ZEROS;
     char key[16];
     het_safetensor *list = NULL;
     size_t bytes;
     het_result result;
-    memset(&t, 0, sizeof t);
     t.texts.at = key;
     t.texts.left = sizeof key;
     HETI_T_TRY(heti_f_header_walk(h, most, &t, NULL));
@@ -1087,10 +1085,9 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
                                             int64_t pairs, const het_allocator *allocator, het_safetensors **file,
                                             het_error *error) {
     static const char heti_f_who[] = "het_safetensors_make";
-    heti_f_table t;
+    heti_f_table t = HETI_T_ZEROS;
     het_allocator own;
     het_result result;
-    memset(&t, 0, sizeof t);
     t.tensors = tensors;
     t.pairs = pairs;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
@@ -1117,18 +1114,15 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
 
 HETRAIN_API het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error) {
     heti_t_text text;
-    char *bytes;
-    size_t size;
-    het_result result;
     if (file == NULL || to == NULL || to->write == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_write: the table, the writer or its write is NULL");
-    size = HETI_T_CAST(size_t, file->data);
-    bytes = HETI_T_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
+    const size_t size = HETI_T_CAST(size_t, file->data);
+    char *bytes = HETI_T_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
     if (bytes == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
     text = heti_t_text_in(bytes + 8, size - 7); /* one more than is written: a text keeps room for a 0 */
     heti_f_text_header(&text, file);
     heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, bytes)), file->data - 8, 8);
-    result = heti_f_write(to, bytes, size, error);
+    const het_result result = heti_f_write(to, bytes, size, error);
     file->allocator.free(file->allocator.user, bytes, size + 1);
     return result;
 }
@@ -1156,11 +1150,10 @@ static uint32_t heti_f_round_bits(uint32_t bits, int drop) {
 
 static uint32_t heti_f_half_of_bits(uint32_t bits) {
     const uint32_t sign = (bits >> 16) & 0x8000u, size = bits & 0x7FFFFFFFu;
-    uint32_t exponent;
     if (size > 0x7F800000u) return sign | 0x7E00u; /* not a number */
     if (size >= 0x477FF000u) return sign | 0x7C00u; /* 65520 and more */
     if (size >= 0x38800000u) return sign | heti_f_round_bits(size - 0x38000000u, 13); /* 2^-14 and more: normal */
-    exponent = size >> 23;
+    const uint32_t exponent = size >> 23;
     if (exponent < 102) return sign; /* below 2^-25 */
     return sign | heti_f_round_bits((size & 0x7FFFFFu) | 0x800000u, HETI_T_CAST(int, 126 - exponent));
 }
@@ -1530,7 +1523,7 @@ static int heti_f_same_value(const char *a, const char *b) {
 
 /* Notes where the value of a setting stands. */
 static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *k) {
-    heti_f_value value, before;
+    heti_f_value value;
     het_setting s;
     const int64_t n = heti_f_setting(&c->model, k->setting, &s);
     het_json_kind kind = het_json_peek(&c->json);
@@ -1543,7 +1536,7 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
         return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s has a value of the wrong type",
                            heti_f_config_where, at, k->key);
     if (c->at[n] == 0) c->at[n] = at;
-    before = heti_f_config_value(c, c->at[n]);
+    const heti_f_value before = heti_f_config_value(c, c->at[n]);
     if (heti_f_same_value(before.text, value.text)) return HET_OK;
     return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s %s contradicts an earlier key, which gave %s",
                        heti_f_config_where, at, k->key, value.text, before.text);
@@ -1615,11 +1608,10 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral);
    they must be the same. What scales the frequencies means nothing without a type. */
 static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
     const het_json start = c->json;
-    size_t size;
     if (heti_f_config_is_neutral(c, HETI_F_IS_NONE)) return heti_f_config_syntax(c);
     c->json = start;
     HETI_T_TRY(heti_f_config_object(c, HETI_F_IN_ROPE));
-    size = c->json.at - start.at;
+    const size_t size = c->json.at - start.at;
     if (c->rope != 0 && (size != c->rope_size || memcmp(start.text + start.at, start.text + c->rope, size) != 0))
         return heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "what the other rope settings say");
     c->rope = start.at;
@@ -1867,11 +1859,10 @@ static het_result heti_f_config_foreign(heti_f_config *c) {
 }
 
 HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error) {
-    heti_f_config c;
+    heti_f_config c = HETI_T_ZEROS;
     if (text == NULL || model == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where,
                            text == NULL ? "text" : "model");
-    memset(&c, 0, sizeof c);
     memset(c.said, -1, sizeof c.said);
     c.json = het_json_start(text, length);
     c.error = error;
@@ -2123,7 +2114,8 @@ typedef struct heti_f_stream {
 
 static het_result heti_f_stream_make(const heti_f_directory *d, const char *name, heti_f_stream **made,
                                      het_error *error) {
-    const size_t length = strlen(name), path = strlen(d->path) + length + 2, size = sizeof(heti_f_stream) + 2 * path + 4;
+    const size_t length = strlen(name), path = strlen(d->path) + length + 2, paths = 2 * path + 4;
+    const size_t size = sizeof(heti_f_stream) + paths;
     heti_f_stream *s;
     heti_t_text t;
     *made = NULL;
@@ -2134,7 +2126,7 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     memset(s, 0, size);
     s->size = size;
     s->temporary = s->path + path;
-    t = heti_t_text_in(s->path, 2 * path + 4);
+    t = heti_t_text_in(s->path, paths);
     heti_t_format(&t, "%s/%s", d->path, name);
     heti_t_char(&t, 0);
     heti_t_format(&t, "%s/%s.tmp", d->path, name);
@@ -2154,9 +2146,8 @@ static int64_t heti_f_stream_read(void *user, uint64_t offset, void *to, size_t 
 static het_result heti_f_directory_open(void *user, const char *name, het_reader *reader, het_error *error) {
     const heti_f_directory *d = HETI_T_CAST(const heti_f_directory *, user);
     heti_f_stream *s;
-    het_result result;
     HETI_T_TRY(heti_f_stream_make(d, name, &s, error));
-    result = het_reader_open(s->path, &s->inner, error);
+    const het_result result = het_reader_open(s->path, &s->inner, error);
     if (result != HET_OK) {
         heti_f_stream_free(d, s);
         return result;
@@ -2234,10 +2225,9 @@ HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *al
 }
 
 HETRAIN_API void het_folder_close(het_folder *folder) {
-    heti_f_directory *d;
     het_allocator allocator;
     if (folder == NULL || folder->user == NULL) return;
-    d = HETI_T_CAST(heti_f_directory *, folder->user);
+    heti_f_directory *d = HETI_T_CAST(heti_f_directory *, folder->user);
     allocator = d->allocator;
     allocator.free(allocator.user, d, d->size);
     memset(folder, 0, sizeof *folder);
@@ -2394,8 +2384,7 @@ static int heti_f_ends_with_one(const het_safetensor *t, const char *const *ends
 
 /* The parameter at `index`, or with rows 0 where there is none. */
 static het_parameter_info heti_f_parameter(const het_ctx *ctx, int64_t index) {
-    het_parameter_info info;
-    memset(&info, 0, sizeof info);
+    het_parameter_info info = HETI_T_ZEROS;
     if (index < 0 || index >= het_parameter_count(ctx) || het_parameter_get_info(ctx, index, &info) != HET_OK)
         info.rows = 0;
     return info;
@@ -2516,12 +2505,10 @@ static int heti_f_factors_at(const het_ctx *ctx, int64_t p, heti_f_stored s[2]) 
     const het_parameter_info own = heti_f_parameter(ctx, p);
     heti_f_stored joint;
     char module[96];
-    size_t length;
-    int third;
     if (!own.adapter || !heti_f_ends_with(own.name, strlen(own.name), ".lora_A.weight")) return 0;
-    third = heti_f_third(ctx, p + 1, &joint);
+    const int third = heti_f_third(ctx, p + 1, &joint);
     if (third > 0) return 0;
-    length = strlen(own.name) - strlen(".lora_A.weight") - (third == 0 ? 2 : 0);
+    const size_t length = strlen(own.name) - strlen(".lora_A.weight") - (third == 0 ? 2 : 0);
     heti_f_copy(module, sizeof module, own.name, length);
     for (int i = 0; i < 2; i++) {
         const het_parameter_info factor = heti_f_parameter(ctx, p + i);
@@ -3099,9 +3086,8 @@ typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *t
 
 /* Reads the table of a file into *part, whose reader is set. */
 static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error) {
-    size_t flags;
     HETI_T_TRY(het_safetensors_read(&part->from, HETI_F_MODEL_TENSORS, heti_f_own(ctx), &part->file, error));
-    flags = HETI_T_CAST(size_t, part->file->tensors) + 1;
+    const size_t flags = HETI_T_CAST(size_t, part->file->tensors) + 1;
     part->used = HETI_T_CAST(unsigned char *, heti_f_memory(heti_f_own(ctx), flags, 1, "flags", error));
     if (part->used == NULL) return HET_ERR_OOM;
     memset(part->used, 0, flags);
@@ -3318,13 +3304,12 @@ static het_result heti_f_state_value(const heti_f_saved *f, const char *key, con
 static het_result heti_f_state_options(const heti_f_saved *f) {
     const char *value;
     heti_f_pairs pairs;
-    het_result result;
     HETI_T_TRY(heti_f_state_value(f, "hetrain_state", &value));
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
         return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, this build reads "
                            HETI_F_STATE_VERSION, heti_f_reader_name(&f->part[0].from), value, strlen(value));
     if ((f->how & HETI_F_LOAD_ANY) != 0) return HET_OK;
-    result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
+    het_result result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
         const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
         result = heti_f_state_value(f, own->key, &value);
@@ -3378,10 +3363,10 @@ static int heti_f_bits_of(const char *text, uint64_t *bits) {
 static het_result heti_f_state_recent(const heti_f_saved *f, het_loss_history *recent) {
     const char *text;
     uint64_t bits;
-    size_t i, count;
+    size_t i;
     HETI_T_TRY(heti_f_state_value(f, "recent", &text));
     memset(recent, 0, sizeof *recent);
-    count = strlen(text) / 16;
+    const size_t count = strlen(text) / 16;
     if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_LOSS_HISTORY) {
         for (i = 0; i < count && heti_f_bits_of(text + 16 * i, &bits); i++) {
             if ((bits >> 52 & 2047u) == 2047 || (i % 2 != 0 && bits >> 63 != 0)) break; /* inf, nan; a norm below 0 */
@@ -3440,14 +3425,13 @@ static het_result heti_f_load_tables(heti_f_saved *f) {
 
 static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from,
                               int how, het_error *error) {
-    heti_f_part part;
+    heti_f_part part = HETI_T_ZEROS;
     heti_f_saved f = { ctx, error, &part, 1, contents, how, NULL };
     het_result result;
     if (from == NULL || from->read == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader%s is NULL", function, contents == HETI_F_FACTORS ?
                            "" : " or its read");
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
-    memset(&part, 0, sizeof part);
     part.from = *from;
     result = heti_f_part_open(ctx, &part, error);
     if (result == HET_OK) result = heti_f_load_tables(&f);
@@ -3507,10 +3491,9 @@ static het_result heti_f_folder_check(const het_folder *folder, const char *func
 HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error) {
     heti_t_list text = { NULL, 0, 0 };
     het_allocator own;
-    het_result result;
     HETI_T_TRY(heti_f_folder_check(folder, "het_model_from_folder", error));
     HETI_T_TRY(heti_t_choose(NULL, &own, error, heti_f_config_file));
-    result = heti_f_folder_get(folder, heti_f_config_file, &own, &text, error);
+    het_result result = heti_f_folder_get(folder, heti_f_config_file, &own, &text, error);
     if (result == HET_OK) result = het_model_from_json(text.data, text.used, model, error);
     heti_t_list_free(&text, &own);
     return result;
@@ -3531,7 +3514,8 @@ typedef struct heti_f_index {
 
 static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length,
                                     const char *what) {
-    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %z: %q: %s", heti_f_index_file, at, name, length, what);
+    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %z: %q: %s", heti_f_index_file, at, name, length,
+                       what);
 }
 
 /* The number of the shard called `name`, or how many there are: then the next one added must be it.
@@ -3552,15 +3536,14 @@ static size_t heti_f_index_shard(const heti_f_index *x, const char *name, size_t
    tensor must be in its file. */
 static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *tensor, size_t tensor_length,
                                      int check) {
-    heti_f_shard_name name;
+    heti_f_shard_name name = HETI_T_ZEROS;
     heti_f_located found;
     size_t length = 0, shard;
     const size_t at = j->at;
-    memset(&name, 0, sizeof name);
     if (!het_json_string(j, name.text, sizeof name.text, &length)) return HET_OK; /* told at the end */
     if (!het_folder_is_name(name.text, length))
         return heti_f_index_fail(x, at, name.text, heti_t_shown(length, sizeof name.text),
-                                                                         "is no name of a file in this directory");
+                                 "is no name of a file in this directory");
     shard = heti_f_index_shard(x, name.text, length);
     if (!check) {
         if (shard < x->names.used / sizeof name) return HET_OK;
@@ -3602,7 +3585,7 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
 static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_folder *folder,
                                      const het_allocator *allocator, het_error *error) {
     het_error first = { HET_OK, "" };
-    heti_f_shard_name one;
+    heti_f_shard_name one = HETI_T_ZEROS;
     het_reader from;
     het_result result;
     memset(x, 0, sizeof *x);
@@ -3614,7 +3597,6 @@ static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_fo
     result = folder->open(folder->user, heti_f_one_file, &from, &first);
     if (result == HET_OK) {
         folder->close(folder->user, &from);
-        memset(&one, 0, sizeof one);
         memcpy(one.text, heti_f_one_file, sizeof heti_f_one_file);
         return heti_t_list_add(&x->names, &one, sizeof one, allocator, error);
     }
@@ -3674,9 +3656,8 @@ static het_result heti_f_load_index(heti_f_index *x) {
 
 static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error) {
     heti_f_index x;
-    het_result result;
     HETI_T_TRY(heti_f_folder_check(folder, "het_load_folder", error));
-    result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
+    het_result result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
     if (result == HET_OK) result = heti_f_load_index(&x);
     heti_f_index_close(&x);
     return result;
@@ -3897,12 +3878,11 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
 
 static het_result heti_f_export_weights(heti_f_export *e) {
     heti_t_text t = heti_t_text_in(NULL, 0);
-    size_t last, size;
+    size_t last;
     int64_t shard = 0;
     char *index, name[64];
     het_reader old;
     het_error missing;
-    het_result result;
     for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > HETI_F_SHARD_LIMIT) /* of het_load_folder too */
         return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
@@ -3918,12 +3898,12 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     }
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
-    size = t.length;
+    const size_t size = t.length;
     index = HETI_T_CAST(char *, heti_f_memory(e->all.allocator, size, 1, "bytes for an index", e->error));
     if (index == NULL) return HET_ERR_OOM;
     t = heti_t_text_in(index, size + 1);
     heti_f_export_index(e, &t);
-    result = heti_f_export_file(e, heti_f_index_file, index, size, 0, 0);
+    const het_result result = heti_f_export_file(e, heti_f_index_file, index, size, 0, 0);
     heti_f_memory_free(e->all.allocator, index, size, 1);
     return result;
 }
@@ -3931,12 +3911,11 @@ static het_result heti_f_export_weights(heti_f_export *e) {
 static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc,
                                      het_error *error) {
     het_allocator allocator;
-    heti_f_export e;
+    heti_f_export e = HETI_T_ZEROS;
     het_save_desc *d = &e.desc;
     char *config;
     size_t length;
     het_result result;
-    memset(&e, 0, sizeof e);
     if (desc != NULL) *d = *desc;
     e.ctx = ctx;
     e.folder = folder;
@@ -4277,9 +4256,8 @@ static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t) 
 
 /* The tensor that starts at parameter p. */
 static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
-    heti_f_gguf_tensor t;
+    heti_f_gguf_tensor t = HETI_T_ZEROS;
     const char *own = t.stored.name;
-    memset(&t, 0, sizeof t);
     if (g->result != HET_OK || !heti_f_stored_at(g->ctx, p, 0, &t.stored)) return;
     if (!heti_f_gguf_name(own, t.name, sizeof t.name)) {
         g->result = heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
@@ -4298,10 +4276,9 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
 }
 
 static void heti_f_gguf_tensors(heti_f_gguf *g) {
-    heti_f_gguf_tensor t;
+    heti_f_gguf_tensor t = HETI_T_ZEROS;
     for (int64_t p = 0; p < het_parameter_count(g->ctx); p++) heti_f_gguf_tensor_of(g, p);
     if (g->model->rotary_factor <= 0.0f) return;
-    memset(&t, 0, sizeof t);
     heti_f_copy(t.name, sizeof t.name, "rope_freqs.weight", 17);
     t.stored.rank = 1;
     t.stored.count = g->model->head_size / 2;
@@ -4420,11 +4397,10 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
 }
 
 static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error) {
-    heti_f_gguf g;
+    heti_f_gguf g = HETI_T_ZEROS;
     if (to != NULL && to->write == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_gguf", HETI_F_WEIGHTS, 1, error));
-    memset(&g, 0, sizeof g);
     g.ctx = ctx;
     g.error = error;
     g.model = &het_get_desc(ctx)->model;
@@ -4670,12 +4646,11 @@ static het_result heti_f_peft_check(const heti_f_peft *p) {
 
 HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model, char *base,
                                              size_t capacity, het_error *error) {
-    heti_f_peft p;
+    heti_f_peft p = HETI_T_ZEROS;
     het_model_desc changed;
     int key;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
-    memset(&p, 0, sizeof p);
     p.model = model;
     p.base = capacity > 0 ? base : NULL;
     p.capacity = capacity;
@@ -4800,9 +4775,8 @@ static het_result heti_f_module_load(const heti_f_saved *f, const heti_f_stored 
     float *values = f->all->values;
     heti_f_located at[2];
     int64_t rank = 0;
-    int shared;
     HETI_T_TRY(heti_f_module_find(f, s, at, &rank));
-    shared = rank != s[0].shape[0];
+    const int shared = rank != s[0].shape[0];
     for (int i = 0; i < 2; i++) {
         heti_f_stored own = s[i];
         HETI_T_TRY(heti_f_get_all(f, &at[i], at[i].tensor->shape[0] * at[i].tensor->shape[1], values));
@@ -4897,7 +4871,6 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
     het_error own = { HET_OK, "" };
     int64_t p, largest[2] = { 0, 0 }; /* of the model's own parameters and of the factors */
     float *room = NULL;
-    het_result result;
     HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_merge", error));
     for (p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info info = heti_f_parameter(ctx, p);
@@ -4905,7 +4878,7 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
     }
     if (heti_f_floats_of(heti_f_own(ctx), largest[0] + 2 * largest[1], &room, NULL) != HET_OK)
         return heti_t_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest[0]);
-    result = heti_f_adapter_merge(ctx, room, largest[1], &own);
+    const het_result result = heti_f_adapter_merge(ctx, room, largest[1], &own);
     heti_f_floats_free(heti_f_own(ctx), room, largest[0] + 2 * largest[1]);
     return heti_f_told(ctx, result, &own, error);
 }
@@ -4946,14 +4919,12 @@ enum { HETI_F_POOL_HEAD = 64 };           /* bytes in front of each piece: the f
 static void *heti_f_pool_alloc(void *user, size_t size, size_t align) {
     const heti_f_pool *pool = HETI_T_CAST(heti_f_pool *, user);
     heti_t_list *b = pool->block;
-    char *piece;
     const size_t at = b->used;
-    int own;
     (void)align; /* at most 64 */
     if (size > SIZE_MAX / 2 - at) return NULL;
     b->used = at + (HETI_F_POOL_HEAD + size + 63) / 64 * 64;
-    own = b->used <= b->size;
-    piece = own ? b->data + at :
+    const int own = b->used <= b->size;
+    char *piece = own ? b->data + at :
         HETI_T_CAST(char *, pool->beyond->alloc(pool->beyond->user, HETI_F_POOL_HEAD + size, 64));
     if (piece == NULL) return NULL;
     piece[0] = HETI_T_CAST(char, own);
@@ -5122,9 +5093,8 @@ static heti_f_value heti_f_step_name(int64_t step, const char *behind) {
 /* The step of such a name, -1: it is another. *old: it has ".old" behind. */
 static int64_t heti_f_step_of(const char *name, int *old) {
     int64_t step = 0;
-    size_t digits;
     if (strncmp(name, "step-", 5) != 0) return -1;
-    digits = strspn(name + 5, "0123456789");
+    const size_t digits = strspn(name + 5, "0123456789");
     if (digits < 8 || digits > 18 || (digits > 8 && name[5] == '0')) return -1;
     for (size_t i = 0; i < digits; i++) step = 10 * step + (name[5 + i] - '0');
     *old = strcmp(name + 5 + digits, ".old") == 0;
@@ -5161,6 +5131,12 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
     const het_writer to = { heti_f_blob_write, blob, c->name[which] };
     het_result result;
     pool.block->used = blob->used = 0;
+    if (which == HETI_F_SAVED_CONFIG) {
+        result = heti_f_own_config(ctx, HET_ELEMENT_F32, c->base, c->base_length, blob->data, blob->size, &blob->used);
+        if (size != NULL) *size = blob->used;
+        if (result == HET_OK || (result == HET_ERR_LIMIT && blob->size == 0)) return HET_OK; /* only its length */
+        return heti_t_fail(error, result, "checkpoint: the model has no config.json");
+    }
     result = heti_f_save(ctx, c->call, contents, &own, &to, size, error);
     return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_t_fail(error, result, "%s",
         het_last_error(ctx));
@@ -5228,15 +5204,6 @@ static void heti_f_state_tail(char *to, const void *text, size_t length) {
     heti_t_put(&t, "\"}\n");
 }
 
-/* config.json; to NULL: only its length. */
-static het_result heti_f_take_config(const het_checkpoint *c, const het_ctx *ctx, heti_t_list *to, size_t *length,
-                                     het_error *error) {
-    const het_result result = heti_f_own_config(ctx, HET_ELEMENT_F32, c->base, c->base_length,
-                                                to != NULL ? to->data : NULL, to != NULL ? to->size : 0, length);
-    if (to == NULL && result == HET_ERR_LIMIT) return HET_OK;
-    return result == HET_OK ? HET_OK : heti_t_fail(error, result, "checkpoint: the model has no config.json");
-}
-
 /* Bytes that each blob needs; of files also into `used`. Numbers in headers may have more digits at
    another step: that is the rest. */
 static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, const het_pair *option, int64_t options,
@@ -5247,15 +5214,11 @@ static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, 
     memset(need, 0, HETI_F_SAVED_BLOBS * sizeof *need);
     for (int i = 0; i < c->files; i++) {
         uint64_t size = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].size : 0;
-        size_t length = 0;
-        het_result result = HET_OK;
-        if (i < HETI_F_SAVED_CONFIG) result = heti_f_take_file(c, ctx, i, 0, &size, error);
-        if (i == HETI_F_SAVED_CONFIG) result = heti_f_take_config(c, ctx, NULL, &length, error);
+        const het_result result = i < HETI_F_SAVED_OWN ? heti_f_take_file(c, ctx, i, 0, &size, error) : HET_OK;
         if (result == HET_ERR_OOM)
             return heti_t_fail(error, result, "memory for saving: at least %z bytes are missing, which making %s "
                                "takes: the allocator gave less", c->blob[HETI_F_SAVED_WORK].used, c->name[i]);
         if (result != HET_OK) return result;
-        if (i == HETI_F_SAVED_CONFIG) size = length;
         if (size > SIZE_MAX / 4)
             return heti_t_fail(error, HET_ERR_LIMIT, "checkpoint: %s has %u bytes", c->name[i], size);
         if (c->blob[HETI_F_SAVED_WORK].used > work) work = c->blob[HETI_F_SAVED_WORK].used;
@@ -5335,9 +5298,8 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
 }
 
 HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint) {
-    het_allocator a;
     if (checkpoint == NULL) return;
-    a = checkpoint->allocator;
+    const het_allocator a = checkpoint->allocator;
     for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) heti_t_list_free(&checkpoint->blob[i], &a);
     a.free(a.user, checkpoint, sizeof *checkpoint);
 }
@@ -5411,15 +5373,13 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
     het_checkpoint *c = checkpoint;
     het_error own;
     heti_t_text head;
-    size_t length;
     int keeps;
     if (error == NULL) error = &own;
     HETI_T_TRY(heti_f_reserve("het_checkpoint_take", c, ctx, option, options, beside, files, error));
     keeps = heti_f_process(ctx) == 0;
-    for (int i = 0; i < HETI_F_SAVED_CONFIG; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
+    for (int i = 0; i < HETI_F_SAVED_OWN; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
     c->step = het_get_step(ctx);
     if (!keeps) return HET_OK;
-    HETI_T_TRY(heti_f_take_config(c, ctx, &c->blob[HETI_F_SAVED_CONFIG], &length, error));
     for (int i = HETI_F_SAVED_OWN; i < c->files; i++)
         if (c->blob[i].used > 0) memcpy(c->blob[i].data, beside[i - HETI_F_SAVED_OWN].data, c->blob[i].used);
     head = heti_t_text_in(c->blob[HETI_F_SAVED_HEAD].data, c->blob[HETI_F_SAVED_HEAD].size);
@@ -5540,13 +5500,11 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
 }
 
 HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error) {
-    het_result result;
-    heti_f_path saving;
     if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_write: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
-    result = heti_f_write_checkpoint(checkpoint, error);
+    const het_result result = heti_f_write_checkpoint(checkpoint, error);
     if (result == HET_OK) return HET_OK;
-    saving = heti_f_path_of(checkpoint->directory, "saving.tmp"); /* a full disk gets the room back */
+    const heti_f_path saving = heti_f_path_of(checkpoint->directory, "saving.tmp"); /* a full disk gets the room back */
     (void)heti_f_disk_clear(&checkpoint->disk, saving.text, NULL);
     return result;
 }
@@ -5783,7 +5741,7 @@ static void heti_f_state_walk(heti_f_state *s, het_json *j) {
 /* state.json as a het_saved, for the checkpoint `path`. */
 static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, const char *text, size_t size,
                                     het_saved **saved, het_error *error) {
-    heti_f_state state;
+    heti_f_state state = HETI_T_ZEROS;
     heti_t_arena arena;
     het_json j = het_json_start(text, size), again = j;
     char tail[HETI_F_STATE_TAIL + 1];
@@ -5795,7 +5753,6 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     if (memcmp(tail, text + length, HETI_F_STATE_TAIL) != 0)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "%s/state.json: its last line is not the checksum of what stands before", path);
-    memset(&state, 0, sizeof state);
     heti_f_state_walk(&state, &j);
     if (j.rule != NULL)
         return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
@@ -5837,11 +5794,10 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
 }
 
 static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, het_error *error) {
-    heti_f_offer *c;
     size_t i, best;
     het_error first = { HET_OK, "" }, own = { HET_OK, "" };
     HETI_T_TRY(heti_f_seek(s, error));
-    c = HETI_T_ITEMS(s->found, heti_f_offer);
+    heti_f_offer *c = HETI_T_ITEMS(s->found, heti_f_offer);
     for (size_t left = HETI_T_COUNT(s->found, heti_f_offer); left > 0; left--) {
         het_result result;
         for (best = 0, i = 1; i < left; i++)
@@ -5906,7 +5862,6 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
     heti_f_proven *p = HETI_T_CAST(heti_f_proven *, user);
     const uint64_t number = offset / HETI_F_SAVED_BLOCK, begin = number * HETI_F_SAVED_BLOCK;
     const size_t there = heti_f_block_size(p->file->size, begin);
-    size_t at;
     if (offset >= p->file->size) return 0;
     if (p->number != number) {
         p->number = UINT64_MAX;
@@ -5914,7 +5869,7 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
             return -1;
         p->number = number;
     }
-    at = HETI_T_CAST(size_t, offset - begin);
+    const size_t at = HETI_T_CAST(size_t, offset - begin);
     if (size > there - at) size = there - at;
     memcpy(to, p->block + at, size);
     return HETI_T_CAST(int64_t, size);
@@ -5922,6 +5877,7 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
 
 static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader,
                                      het_error *error) {
+    het_result result;
     int64_t i;
     memset(p, 0, sizeof *p);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
@@ -5935,9 +5891,9 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
     const het_reader from = { heti_f_proven_read, p, p->file->size, p->path.text };
     *reader = from;
-    if (heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error) == HET_OK) return HET_OK;
-    saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
-    return error != NULL ? error->code : HET_ERR_IO;
+    result = heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error);
+    if (result != HET_OK) saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
+    return result;
 }
 
 static void heti_f_proven_close(heti_f_proven *p) {

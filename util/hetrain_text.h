@@ -137,8 +137,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_put(het_model_desc *model, i
 
 #ifdef __cplusplus
 #define HETI_T_CAST(type, value) static_cast<type>(value)
+#define HETI_T_ZEROS {}    /* of a struct without unions, where it is declared */
 #else
 #define HETI_T_CAST(type, value) ((type)(value))
+#define HETI_T_ZEROS { 0 }
 #endif
 
 /* `count` elements */
