@@ -532,6 +532,11 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_gguf(het_ctx *ctx, const het_
 extern "C" {
 #endif
 
+/* Errors of a caller, of a file, and of what is not done here. */
+#define HETI_F_BAD(error, ...) heti_t_fail((error), HET_ERR_INVALID, __VA_ARGS__)
+#define HETI_F_WRONG(error, ...) heti_t_fail((error), HET_ERR_FORMAT, __VA_ARGS__)
+#define HETI_F_UNKNOWN(error, ...) heti_t_fail((error), HET_ERR_UNSUPPORTED, __VA_ARGS__)
+
 /* =================================================================================================
    >>safetensors  Tables of tensors: proving, making and writing them, elements to floats and back.
 
@@ -760,7 +765,7 @@ static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const h
     heti_t_text text;
     va_list arguments;
     if (h->error == NULL) return HET_ERR_FORMAT;
-    (void)heti_t_fail(h->error, HET_ERR_FORMAT, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
+    (void)HETI_F_WRONG(h->error, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
     text = heti_t_text_behind(h->error->text, sizeof h->error->text);
     if (t != NULL) heti_t_format(&text, "%q: ", t->name, t->name_length);
     va_start(arguments, format);
@@ -945,18 +950,17 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     uint64_t size;
     het_result result;
     if (from == NULL || from->read == NULL || file == NULL || most < 0)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
+        return HETI_F_BAD(error, "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_safetensors_read"));
     if (from->size < 8)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file",
-                           heti_f_reader_name(from), from->size);
+        return HETI_F_WRONG(error, "%s: %u bytes are too few for a safetensors file", heti_f_reader_name(from),
+                            from->size);
     HETI_T_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
     size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of "
-                           "another format", heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ?
-                           from->size - 8 : HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
+        return HETI_F_WRONG(error, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of another format",
+                            heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
+                            HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
     h.size = HETI_T_CAST(size_t, size);
     h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size + 1, 16));
     if (h.text == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
@@ -1027,19 +1031,17 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
     uint64_t bytes = 0;
     if (t->name == NULL || t->name_length > 255 || !heti_f_is_utf8(t->name, t->name_length) ||
         heti_t_is(t->name, t->name_length, "__metadata__"))
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "%s: tensor %d: its name must be 0 .. 255 bytes of UTF-8, and not __metadata__", heti_f_who,
-                           number);
+        return HETI_F_BAD(error, "%s: tensor %d: its name must be 0 .. 255 bytes of UTF-8, and not __metadata__",
+                          heti_f_who, number);
     if (het_element_bits(t->element) == 0 || t->rank < 0 || t->rank > HETRAIN_FILE_DIMENSIONS)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name,
-                           t->name_length, HETI_T_CAST(int64_t, t->element), HETI_T_CAST(int64_t, t->rank));
+        return HETI_F_BAD(error, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name, t->name_length,
+                          HETI_T_CAST(int64_t, t->element), HETI_T_CAST(int64_t, t->rank));
     for (int i = 0; i < t->rank; i++)
         if (t->shape[i] < 0 || t->shape[i] >= HETI_F_DIMENSION_LIMIT)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1",
-                               heti_f_who, t->name, t->name_length, HETI_T_CAST(int64_t, i), t->shape[i]);
+            return HETI_F_BAD(error, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1", heti_f_who, t->name,
+                              t->name_length, HETI_T_CAST(int64_t, i), t->shape[i]);
     rule = heti_f_tensor_bytes(t, &bytes);
-    return rule == NULL ? HET_OK : heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: %s", heti_f_who, t->name,
-                                               t->name_length, rule);
+    return rule == NULL ? HET_OK : HETI_F_BAD(error, "%s: tensor %q: %s", heti_f_who, t->name, t->name_length, rule);
 }
 
 /* Copies the list in its order and gives every tensor its place. */
@@ -1070,8 +1072,7 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
     }
     twice = heti_f_table_names(t);
     if (twice != NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice", twice->name,
-                           twice->name_length);
+        return HETI_F_BAD(error, "het_safetensors_make: tensor %q occurs twice", twice->name, twice->name_length);
     heti_f_text_header(&text, file);
     if (text.length > HETI_F_HEADER_LIMIT)
         return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %z bytes is over 100000000",
@@ -1091,7 +1092,7 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
     t.tensors = tensors;
     t.pairs = pairs;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
+        return HETI_F_BAD(error, "%s: a pointer is NULL, or a count is negative", heti_f_who);
     HETI_T_TRY(heti_t_choose(allocator, &own, error, heti_f_who));
     for (int64_t i = 0; i < tensors; i++) {
         HETI_T_TRY(heti_f_made_check(&tensor[i], i, error));
@@ -1101,8 +1102,7 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
         const het_pair *p = &pair[i];
         if (p->key == NULL || p->value == NULL || !heti_f_is_utf8(p->key, p->key_length) ||
             !heti_f_is_utf8(p->value, p->value_length))
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who,
-                               i);
+            return HETI_F_BAD(error, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who, i);
         t.texts.bytes += p->key_length + p->value_length + 2;
     }
     HETI_T_TRY(heti_f_table_start(&t, &own, error));
@@ -1115,7 +1115,7 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
 HETRAIN_API het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error) {
     heti_t_text text;
     if (file == NULL || to == NULL || to->write == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_write: the table, the writer or its write is NULL");
+        return HETI_F_BAD(error, "het_safetensors_write: the table, the writer or its write is NULL");
     const size_t size = HETI_T_CAST(size_t, file->data);
     char *bytes = HETI_T_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
     if (bytes == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
@@ -1201,18 +1201,16 @@ static het_result heti_f_get(const het_safetensors *file, const het_reader *from
     int64_t size, bad;
     char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to));
     if (file == NULL || from == NULL || from->read == NULL || tensor == NULL || to == NULL || first < 0 || count < 0)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_safetensors_get: a pointer is NULL, or first or count is negative");
+        return HETI_F_BAD(error, "het_safetensors_get: a pointer is NULL, or first or count is negative");
     if (!heti_f_is_float(tensor->element))
-        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "%s: tensor %q has dtype %s, must be F32, F16 or BF16",
-                           heti_f_reader_name(from), tensor->name, tensor->name_length,
-                           heti_f_elements[tensor->element].name);
+        return HETI_F_UNKNOWN(error, "%s: tensor %q has dtype %s, must be F32, F16 or BF16", heti_f_reader_name(from),
+                              tensor->name, tensor->name_length, heti_f_elements[tensor->element].name);
     size = heti_f_elements[tensor->element].bits / 8;
     elements = (tensor->end - tensor->begin) / HETI_T_CAST(uint64_t, size);
     if (HETI_T_CAST(uint64_t, first) > elements ||
         HETI_T_CAST(uint64_t, count) > elements - HETI_T_CAST(uint64_t, first))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor "
-                           "%q, which has %u", count, first, tensor->name, tensor->name_length, elements);
+        return HETI_F_BAD(error, "het_safetensors_get: %d elements from %d of tensor %q, which has %u", count, first,
+                          tensor->name, tensor->name_length, elements);
     offset = file->data + tensor->begin + HETI_T_CAST(uint64_t, first * size);
     end += count * (4 - size); /* so that what is read ends where the floats do */
     HETI_T_TRY(heti_f_read(from, offset, end, HETI_T_CAST(size_t, count * size), error));
@@ -1235,9 +1233,8 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
     int64_t n;
     const int size = element == HET_ELEMENT_F32 ? 4 : 2;
     if (to == NULL || to->write == NULL || (from == NULL && count > 0) || count < 0 || !heti_f_is_float(element))
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_safetensors_put: a pointer is NULL, count is negative, or the type is not "
-                           "F32, F16 or BF16");
+        return HETI_F_BAD(error, "het_safetensors_put: a pointer is NULL, count is negative, or the type is not F32, "
+                          "F16 or BF16");
     for (int64_t done = 0; done < count; done += n) {
         n = count - done < 1024 ? count - done : 1024;
         for (int64_t i = 0; i < n; i++) {
@@ -1450,14 +1447,15 @@ typedef struct heti_f_config {
 } heti_f_config;
 
 static const char heti_f_config_where[] = "het_model_from_json";
+#define HETI_F_CONFIG_BAD(c, ...) heti_t_fail((c)->error, HET_ERR_FORMAT, "het_model_from_json: " __VA_ARGS__)
 
 static het_result heti_f_config_syntax(heti_f_config *c) {
     return heti_t_json_result(&c->json, heti_f_config_where, c->error);
 }
 
 static het_result heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known) {
-    return heti_t_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value,
-                       strlen(value), known[0] != 0 ? "; supported: " : "", known);
+    return HETI_F_UNKNOWN(c->error, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value, strlen(value),
+                          known[0] != 0 ? "; supported: " : "", known);
 }
 
 /* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and
@@ -1533,13 +1531,12 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
     if (kind == HET_JSON_NULL) c->as_many |= strcmp(k->setting, "kv_heads") == 0;
     if (kind == HET_JSON_NULL) return HET_OK;
     if (kind != k->kind)
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s has a value of the wrong type",
-                           heti_f_config_where, at, k->key);
+        return HETI_F_CONFIG_BAD(c, "byte %z: %s has a value of the wrong type", at, k->key);
     if (c->at[n] == 0) c->at[n] = at;
     const heti_f_value before = heti_f_config_value(c, c->at[n]);
     if (heti_f_same_value(before.text, value.text)) return HET_OK;
-    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s %s contradicts an earlier key, which gave %s",
-                       heti_f_config_where, at, k->key, value.text, before.text);
+    return HETI_F_CONFIG_BAD(c, "byte %z: %s %s contradicts an earlier key, which gave %s", at, k->key, value.text,
+                             before.text);
 }
 
 /* A choice or a number that is not negative. */
@@ -1577,8 +1574,7 @@ static het_result heti_f_config_word(heti_f_config *c, const heti_f_config_key *
     if (*said >= 0 && *said != w->value && k->special == HETI_F_LAYER_TYPES)
         return heti_f_config_unsupported(c, k->key, "that differ between layers", "");
     if (*said >= 0 && *said != w->value)
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
-                           k->key, value);
+        return HETI_F_CONFIG_BAD(c, "%s %s contradicts an earlier one", k->key, value);
     *said = w->value;
     c->rope_types += k->special == HETI_F_ROPE_TYPE;
     return HET_OK;
@@ -1656,8 +1652,7 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
             continue;
         }
         if (((seen >> i) & 1) != 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s occurs twice", heti_f_config_where,
-                               c->json.at, key);
+            return HETI_F_CONFIG_BAD(c, "byte %z: %s occurs twice", c->json.at, key);
         seen |= UINT64_C(1) << i;
         c->rope_scales += in == HETI_F_IN_ROPE && strncmp(key, "rope_t", 6) != 0 && strncmp(key, "partial", 7) != 0;
         HETI_T_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
@@ -1678,8 +1673,7 @@ static het_result heti_f_config_family(heti_f_config *c) {
     het_json_end(&c->json);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (count != 1)
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_f_config_where,
-                           count > 0 ? "model_type occurs twice" : "model_type is missing");
+        return HETI_F_CONFIG_BAD(c, "%s", count > 0 ? "model_type occurs twice" : "model_type is missing");
     if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
     for (int i = 0; i < HETI_F_FAMILIES; i++)
         if (strcmp(heti_f_families[i].type, base) == 0) c->model.family = HETI_T_CAST(het_family, HET_GPT2 + i);
@@ -1704,8 +1698,7 @@ static het_result heti_f_config_window(heti_f_config *c) {
     int64_t layers = 0;
     (void)het_json_integer(&j, &layers); /* what is no integer is refused later */
     if (types == HETI_F_ALL_SLIDING && !sliding)
-        return heti_t_fail(c->error, HET_ERR_FORMAT,
-                           "%s: layer_types says sliding_attention, use_sliding_window does not", heti_f_config_where);
+        return HETI_F_CONFIG_BAD(c, "layer_types says sliding_attention, use_sliding_window does not");
     if (types == HETI_F_ALL_FULL) sliding = 0;
     if (!sliding || (types < 0 && layers_full >= layers)) return HET_OK;
     if (types < 0 && layers_full > 0)
@@ -1735,9 +1728,7 @@ static het_result heti_f_config_rope(heti_f_config *c) {
     for (int i = 0; i < 4; i++) {
         if (c->said[HETI_F_ROPE_TYPE] != HETI_F_ROPE_LLAMA3) *heti_f_config_place(c, heti_f_scaling[i]) = 0;
         else if (i < 3 && *heti_f_config_place(c, heti_f_scaling[i]) == 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT,
-                               "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor",
-                               heti_f_config_where);
+            return HETI_F_CONFIG_BAD(c, "rope_type llama3 needs factor, low_freq_factor and high_freq_factor");
     }
     return HET_OK;
 }
@@ -1749,8 +1740,7 @@ static het_result heti_f_config_defaults(heti_f_config *c) {
     het_model_desc *m = &c->model;
     for (int i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++)
         if (*heti_f_config_place(c, heti_f_needed[i]) == 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
-                               heti_f_key_of(c->in, heti_f_needed[i]));
+            return HETI_F_CONFIG_BAD(c, "%s is missing", heti_f_key_of(c->in, heti_f_needed[i]));
     if ((c->in & HETI_F_IN_QWEN) != 0 && !c->as_many) m->kv_heads = 32;
     if (c->in == HETI_F_IN_QWEN3) m->head_size = 128;
     m->norm_epsilon = (c->in & HETI_F_IN_GATED) != 0 ? 1e-6f : 1e-5f;
@@ -1774,8 +1764,8 @@ static het_result heti_f_config_own(heti_f_config *c) {
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         const int64_t n = length < sizeof key ? heti_f_setting(&c->model, key, &s) : -1;
         if (n < 0 || ((given >> n) & 1) != 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s key %q in \"hetrain\"", heti_f_config_where,
-                               c->json.at, n < 0 ? "unknown" : "repeated", key, heti_t_shown(length, sizeof key));
+            return HETI_F_CONFIG_BAD(c, "byte %z: %s key %q in \"hetrain\"", c->json.at, n < 0 ? "unknown" : "repeated",
+                                     key, heti_t_shown(length, sizeof key));
         given |= UINT64_C(1) << n;
         c->at[n] = c->json.at;
         (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
@@ -1861,8 +1851,7 @@ static het_result heti_f_config_foreign(heti_f_config *c) {
 HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error) {
     heti_f_config c = HETI_T_ZEROS;
     if (text == NULL || model == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where,
-                           text == NULL ? "text" : "model");
+        return HETI_F_BAD(error, "%s: %s is NULL", heti_f_config_where, text == NULL ? "text" : "model");
     memset(c.said, -1, sizeof c.said);
     c.json = het_json_start(text, length);
     c.error = error;
@@ -2067,7 +2056,7 @@ HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64
     int64_t ends = 0;
     int times = 0;
     if (text == NULL || count == NULL || capacity < 0 || (id == NULL && capacity > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_ends_from_json: a pointer is NULL, or capacity is negative");
+        return HETI_F_BAD(error, "het_ends_from_json: a pointer is NULL, or capacity is negative");
     j = het_json_start(text, length);
     het_json_enter(&j, HET_JSON_OBJECT);
     while (heti_t_key(&j, heti_f_keys) >= 0) {
@@ -2079,7 +2068,7 @@ HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64
             while (het_json_next(&j, NULL, 0, NULL)) heti_f_end_add(&j, vocab, id, capacity, &ends);
     }
     het_json_end(&j);
-    if (j.rule != NULL) return heti_t_fail(error, HET_ERR_FORMAT, "byte %z: %s", j.rule_at, j.rule);
+    if (j.rule != NULL) return HETI_F_WRONG(error, "byte %z: %s", j.rule_at, j.rule);
     *count = ends;
     return HET_OK;
 }
@@ -2120,7 +2109,7 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     heti_t_text t;
     *made = NULL;
     if (!het_folder_is_name(name, length))
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: %q is no name for a file in it", d->path, name, length);
+        return HETI_F_BAD(error, "%s: %q is no name for a file in it", d->path, name, length);
     s = HETI_T_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
     if (s == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
     memset(s, 0, size);
@@ -2207,7 +2196,7 @@ HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *al
     heti_f_directory *d;
     size_t length, size;
     if (path == NULL || folder == NULL || path[0] == 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_folder_open: path or folder is NULL, or path is empty");
+        return HETI_F_BAD(error, "het_folder_open: path or folder is NULL, or path is empty");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_folder_open"));
     length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
@@ -2658,8 +2647,8 @@ static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t
     int64_t copied, count;
     het_result result;
     if (!given || index < 0 || !heti_f_stored_find(ctx, index, &s))
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index,
-                           het_tensor_count(ctx), given ? "given" : "NULL");
+        return HETI_F_BAD(error, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx), given ?
+                          "given" : "NULL");
     if (write && heti_f_is_plain(&s)) return het_parameter_write(ctx, s.part[0], what, from);
     copied = write ? s.count : 0;
     count = copied + heti_f_stored_largest(&s);
@@ -3011,14 +3000,14 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
 static het_result heti_f_element_check(het_element *element, const char *function, het_error *error) {
     const int64_t value = HETI_T_CAST(int64_t, *element);
     if (value == 0) *element = HET_ELEMENT_F32;
-    return heti_f_is_float(*element) ? HET_OK : heti_t_fail(error, HET_ERR_INVALID,
-                                                            "%s: element %d must be F32, F16 or BF16", function, value);
+    return heti_f_is_float(*element) ? HET_OK : HETI_F_BAD(error, "%s: element %d must be F32, F16 or BF16", function,
+                                                           value);
 }
 
 /* A context with factors. */
 static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
     heti_f_stored s[2];
-    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
+    if (ctx == NULL) return HETI_F_BAD(error, "%s: the context is NULL", name);
     for (int64_t p = 0; p < het_parameter_count(ctx); p++)
         if (heti_f_factors_at(ctx, p, s)) return HET_OK;
     return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
@@ -3045,7 +3034,7 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     heti_f_inventory all;
     het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
+        return HETI_F_BAD(error, "%s: the writer or its write is NULL", function);
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
     if (allocator == NULL) allocator = heti_f_own(ctx);
     result = heti_f_inventory_open(ctx, contents, 1, allocator, &all, error);
@@ -3160,9 +3149,9 @@ static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, c
     const int state = f->contents == HETI_F_STATE;
     char text[240] = "";
     if (!heti_f_is_float(t->element) || (state && t->element != HET_ELEMENT_F32))
-        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s",
-                           heti_f_reader_name(&at->part->from), t->at, t->name, t->name_length,
-                           heti_f_elements[t->element].name, state ? "" : ", F16 or BF16");
+        return HETI_F_UNKNOWN(f->error, "%s: byte %u: %q: dtype %s, must be F32%s", heti_f_reader_name(&at->part->from),
+                              t->at, t->name, t->name_length, heti_f_elements[t->element].name, state ? "" :
+                              ", F16 or BF16");
     if (t->rank == rank && memcmp(t->shape, shape, HETI_T_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
     (void)heti_f_shape(text, sizeof text, "has shape ", t->shape, t->rank, ", ");
     return heti_f_located_fail(f, at, HET_ERR_FORMAT,
@@ -3220,8 +3209,8 @@ static int heti_f_is_quantised(const het_safetensor *t) {
 }
 
 static het_result heti_f_refuse_quantised(const het_safetensor *t, het_error *error) {
-    return heti_t_fail(error, HET_ERR_UNSUPPORTED, "tensor %q is of type %s: quantised weights are not supported",
-                       t->name, t->name_length, heti_f_elements[t->element].name);
+    return HETI_F_UNKNOWN(error, "tensor %q is of type %s: quantised weights are not supported", t->name,
+                          t->name_length, heti_f_elements[t->element].name);
 }
 
 /* Everything the context has must be in the file, once, in the right shape, and nothing else. */
@@ -3235,8 +3224,8 @@ static het_result heti_f_check(const heti_f_saved *f) {
     for (size_t i = 0; i < f->all->count; i++) {
         const heti_f_stored *s = &f->all->stored[i];
         if (!heti_f_find(f, s->name, &at))
-            return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from),
-                               s->name, heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
+            return HETI_F_WRONG(f->error, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from), s->name,
+                                heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
         HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank));
         heti_f_use(&at);
     }
@@ -3296,8 +3285,8 @@ static het_result heti_f_state_value(const heti_f_saved *f, const char *key, con
         *value = file->pair[i].value;
     }
     if (*value != NULL) return HET_OK;
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
-                       heti_f_reader_name(&f->part[0].from), key);
+    return HETI_F_WRONG(f->error, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
+                        heti_f_reader_name(&f->part[0].from), key);
 }
 
 /* Every option of the context must be the file's. */
@@ -3306,16 +3295,16 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     heti_f_pairs pairs;
     HETI_T_TRY(heti_f_state_value(f, "hetrain_state", &value));
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
-        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, this build reads "
-                           HETI_F_STATE_VERSION, heti_f_reader_name(&f->part[0].from), value, strlen(value));
+        return HETI_F_UNKNOWN(f->error, "%s: state version %q, this build reads " HETI_F_STATE_VERSION,
+                              heti_f_reader_name(&f->part[0].from), value, strlen(value));
     if ((f->how & HETI_F_LOAD_ANY) != 0) return HET_OK;
     het_result result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
         const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
         result = heti_f_state_value(f, own->key, &value);
         if (result == HET_OK && strcmp(value, own->value) != 0)
-            result = heti_t_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
-                                 heti_f_reader_name(&f->part[0].from), own->key, value, strlen(value), own->value);
+            result = HETI_F_BAD(f->error, "%s: %s is %q in the file and %s in the context",
+                                heti_f_reader_name(&f->part[0].from), own->key, value, strlen(value), own->value);
     }
     heti_f_pairs_close(&pairs);
     return result;
@@ -3344,8 +3333,8 @@ static het_result heti_f_state_exponents(const heti_f_saved *f, int32_t *to) {
         text++;
     }
     if (p == parameters - 1 && text[0] == 0) return HET_OK;
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata exponents are not %d numbers, or number %d is wrong",
-                       heti_f_reader_name(&f->part[0].from), parameters, p);
+    return HETI_F_WRONG(f->error, "%s: the metadata exponents are not %d numbers, or number %d is wrong",
+                        heti_f_reader_name(&f->part[0].from), parameters, p);
 }
 
 /* 1: text begins with 16 hexadecimal digits. */
@@ -3375,16 +3364,16 @@ static het_result heti_f_state_recent(const heti_f_saved *f, het_loss_history *r
         recent->count = HETI_T_CAST(int64_t, count / 2);
         if (i == count) return HET_OK;
     }
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not up to %d finite numbers",
-                       heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_LOSS_HISTORY));
+    return HETI_F_WRONG(f->error, "%s: the metadata recent are not up to %d finite numbers",
+                        heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_LOSS_HISTORY));
 }
 
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
     const char *value;
     HETI_T_TRY(heti_f_state_value(f, "step", &value));
     if (heti_f_decimal(value, "", step) && *step >= 0 && *step < INT64_C(1) << 46) return HET_OK;
-    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer from 0 to 2^46 - 1",
-                       heti_f_reader_name(&f->part[0].from), value, strlen(value));
+    return HETI_F_WRONG(f->error, "%s: step is %q, must be an integer from 0 to 2^46 - 1",
+                        heti_f_reader_name(&f->part[0].from), value, strlen(value));
 }
 
 /* Everything but the tables, which are open. */
@@ -3429,8 +3418,8 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
     heti_f_saved f = { ctx, error, &part, 1, contents, how, NULL };
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader%s is NULL", function, contents == HETI_F_FACTORS ?
-                           "" : " or its read");
+        return HETI_F_BAD(error, "%s: the reader%s is NULL", function, contents == HETI_F_FACTORS ? "" :
+                          " or its read");
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
     part.from = *from;
     result = heti_f_part_open(ctx, &part, error);
@@ -3467,8 +3456,7 @@ static het_result heti_f_folder_get(const het_folder *folder, const char *name, 
     het_result result;
     HETI_T_TRY(folder->open(folder->user, name, &from, error));
     if (from.size > HETI_F_TEXT_LIMIT) {
-        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from),
-                             from.size);
+        result = HETI_F_WRONG(error, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from), from.size);
     } else {
         to->used = HETI_T_CAST(size_t, from.size);
         to->size = to->used + 1;
@@ -3485,7 +3473,7 @@ static het_result heti_f_folder_check(const het_folder *folder, const char *func
     if (folder != NULL && folder->open != NULL && folder->close != NULL && folder->create != NULL &&
         folder->finish != NULL)
         return HET_OK;
-    return heti_t_fail(error, HET_ERR_INVALID, "%s: the folder or one of its calls is NULL", function);
+    return HETI_F_BAD(error, "%s: the folder or one of its calls is NULL", function);
 }
 
 HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error) {
@@ -3514,8 +3502,7 @@ typedef struct heti_f_index {
 
 static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length,
                                     const char *what) {
-    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %z: %q: %s", heti_f_index_file, at, name, length,
-                       what);
+    return HETI_F_WRONG(x->saved.error, "%s: byte %z: %q: %s", heti_f_index_file, at, name, length, what);
 }
 
 /* The number of the shard called `name`, or how many there are: then the next one added must be it.
@@ -3577,7 +3564,7 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
     het_json_end(&j);
     HETI_T_TRY(heti_t_json_result(&j, heti_f_index_file, x->saved.error));
     if (x->names.used > 0) return HET_OK;
-    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
+    return HETI_F_WRONG(x->saved.error, "%s: weight_map is missing or empty", heti_f_index_file);
 }
 
 /* The list of a folder's files: the one file, or those of the index, whose text then is there. To
@@ -3708,7 +3695,7 @@ static het_result heti_f_sizing_fail(const heti_f_sizing *s, char size, const ch
     char key[80];
     heti_t_text t = heti_t_text_in(key, sizeof key);
     heti_f_text_size(&t, s, size);
-    return heti_t_fail(s->error, HET_ERR_FORMAT, "%stensor %q %s", key, name, length, what);
+    return HETI_F_WRONG(s->error, "%stensor %q %s", key, name, length, what);
 }
 
 static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t) {
@@ -3741,7 +3728,7 @@ static het_result heti_f_sizing_start(heti_f_sizing *s, const char *function, co
                                       const het_allocator *allocator, het_error *error) {
     memset(s, 0, sizeof *s);
     s->error = error;
-    if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: model is NULL", function);
+    if (model == NULL) return HETI_F_BAD(error, "%s: model is NULL", function);
     HETI_T_TRY(heti_t_choose(allocator, &s->allocator, error, function));
     s->model = *model;
     return het_model_complete(&s->model, error);
@@ -3783,7 +3770,7 @@ HETRAIN_API het_result het_model_fits(const het_model_desc *model, const het_rea
     heti_f_sizing s;
     HETI_T_TRY(heti_f_sizing_start(&s, "het_model_fits", model, allocator, error));
     if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_model_fits: the reader or its read is NULL");
+        return HETI_F_BAD(error, "het_model_fits: the reader or its read is NULL");
     HETI_T_TRY(heti_f_sizing_file(&s, from));
     return heti_f_sizing_end(&s);
 }
@@ -3888,8 +3875,8 @@ static het_result heti_f_export_weights(heti_f_export *e) {
         return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
     if (e->shards > 1 && e->folder && e->folder->open(e->folder->user, heti_f_one_file, &old, &missing) == HET_OK) {
         e->folder->close(e->folder->user, &old);
-        return heti_t_fail(e->error, HET_ERR_INVALID, "het_save_folder: %s is there, and would be read in place of "
-                           "%d files", heti_f_one_file, e->shards);
+        return HETI_F_BAD(e->error, "het_save_folder: %s is there, and would be read in place of %d files",
+                          heti_f_one_file, e->shards);
     }
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
@@ -3922,15 +3909,14 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     e.error = error;
     if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
+        return HETI_F_BAD(error,
+                          "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
     if (d->allocator == NULL) d->allocator = heti_f_own(ctx);
     HETI_T_TRY(heti_t_choose(d->allocator, &allocator, error, "het_save_folder"));
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
     HETI_T_TRY(heti_f_element_check(&d->element, "het_save_folder", error));
     if (heti_f_own_config(ctx, d->element, d->base, d->base_length, NULL, 0, &length) != HET_ERR_LIMIT)
-        return heti_t_fail(error, HET_ERR_FORMAT,
-                           "het_save_folder: the model has no config.json, or base is no JSON object");
+        return HETI_F_WRONG(error, "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(&allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
     result = heti_f_own_config(ctx, d->element, d->base, d->base_length, config, length + 1, &length);
@@ -4052,8 +4038,7 @@ static void heti_f_gguf_array(heti_f_gguf *g, const char *key, heti_f_gguf_type 
 /* ---- which models llama.cpp has ---- */
 
 static het_result heti_f_gguf_refuse(const heti_f_gguf *g, const char *setting, const char *wanted) {
-    return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: %s: llama.cpp's %s has only %s", setting,
-                       g->architecture, wanted);
+    return HETI_F_UNKNOWN(g->error, "het_save_gguf: %s: llama.cpp's %s has only %s", setting, g->architecture, wanted);
 }
 
 /* What a setting must be in llama.cpp's models, one of the words of `values`, and how that is
@@ -4118,22 +4103,19 @@ static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g) {
     const het_tokenizer_info *info = &g->info;
     for (int64_t i = 0; i < g->desc.ends; i++)
         if (g->desc.end == NULL || g->desc.end[i] < 0 || g->desc.end[i] >= g->model->vocab)
-            return heti_t_fail(g->error, HET_ERR_INVALID, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i,
-                               HETI_T_CAST(int64_t, g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
+            return HETI_F_BAD(g->error, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i, HETI_T_CAST(int64_t,
+                              g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
     if (g->desc.tokenizer == NULL) return HET_OK;
     if (info->vocab > g->model->vocab)
-        return heti_t_fail(g->error, HET_ERR_INVALID,
-                           "het_save_gguf: the tokenizer has %d ids, the model's vocabulary is %d", info->vocab,
-                           g->model->vocab);
+        return HETI_F_BAD(g->error, "het_save_gguf: the tokenizer has %d ids, the model's vocabulary is %d",
+                          info->vocab, g->model->vocab);
     if (heti_f_gguf_split(info) == NULL || info->prefix_space)
-        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED,
-                           "het_save_gguf: the tokenizer %s, for which llama.cpp has no name",
-                           info->prefix_space ? "puts a space before a text" : info->split == HET_SPLIT_WHOLE ?
-                           "does not cut text into words" : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
+        return HETI_F_UNKNOWN(g->error, "het_save_gguf: the tokenizer %s, for which llama.cpp has no name",
+                              info->prefix_space ? "puts a space before a text" : info->split == HET_SPLIT_WHOLE ?
+                              "does not cut text into words" : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
     if (info->prefixes > 1 || info->suffixes > 1)
-        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer puts %d ids before and %d "
-                                                          "behind a text, GGUF knows one each", info->prefixes,
-                                                          info->suffixes);
+        return HETI_F_UNKNOWN(g->error, "het_save_gguf: the tokenizer puts %d ids before and %d behind a text, GGUF "
+                              "knows one each", info->prefixes, info->suffixes);
     return HET_OK;
 }
 
@@ -4260,8 +4242,8 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
     const char *own = t.stored.name;
     if (g->result != HET_OK || !heti_f_stored_at(g->ctx, p, 0, &t.stored)) return;
     if (!heti_f_gguf_name(own, t.name, sizeof t.name)) {
-        g->result = heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
-                                g->architecture, own);
+        g->result = HETI_F_UNKNOWN(g->error, "het_save_gguf: llama.cpp's %s has no tensor for %s", g->architecture,
+                                   own);
         return;
     }
     t.element = t.stored.rank == 2 && strcmp(t.name, heti_f_gguf_positions) != 0 ? g->desc.element : HET_ELEMENT_F32;
@@ -4399,7 +4381,7 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
 static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error) {
     heti_f_gguf g = HETI_T_ZEROS;
     if (to != NULL && to->write == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
+        return HETI_F_BAD(error, "het_save_gguf: the writer's write is NULL");
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_gguf", HETI_F_WEIGHTS, 1, error));
     g.ctx = ctx;
     g.error = error;
@@ -4407,9 +4389,8 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     g.architecture = heti_f_family_of(g.model)->gguf;
     if (desc != NULL) g.desc = *desc;
     if (g.desc.start_canary != 0 || g.desc.end_canary != 0 || g.desc.ends < 0)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_save_gguf: a canary of het_gguf_desc is not 0 or ends is negative: clear "
-                           "the struct first");
+        return HETI_F_BAD(error, "het_save_gguf: a canary of het_gguf_desc is not 0 or ends is negative: clear the "
+                          "struct first");
     HETI_T_TRY(heti_f_element_check(&g.desc.element, "het_save_gguf", error));
     if (g.desc.tokenizer != NULL) het_tokenizer_get_info(g.desc.tokenizer, &g.info);
     HETI_T_TRY(heti_f_gguf_model(&g));
@@ -4461,6 +4442,7 @@ typedef struct heti_f_peft {
 } heti_f_peft;
 
 static const char heti_f_peft_name[] = "adapter_config.json";
+#define HETI_F_PEFT_BAD(p, code, ...) heti_t_fail((p)->error, (code), "adapter_config.json: " __VA_ARGS__)
 
 static het_result heti_f_peft_syntax(const heti_f_peft *p) {
     return heti_t_json_result(&p->json, heti_f_peft_name, p->error);
@@ -4493,8 +4475,8 @@ static het_result heti_f_peft_module(heti_f_peft *p, const char *name, size_t le
                                      int64_t *targets, int64_t *named) {
     *targets = length < 96 && strlen(name) == length ? heti_f_peft_targets(p->model, name, length, named) : 0;
     if (*targets != 0) return HET_OK;
-    return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s: %q is no matrix of this family's layers",
-                       heti_f_peft_name, where, name, length < 96 ? length : HETI_T_CAST(size_t, 95));
+    return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s: %q is no matrix of this family's layers", where, name,
+                           length < 96 ? length : HETI_T_CAST(size_t, 95));
 }
 
 /* A list of modules, or "all-linear". */
@@ -4506,8 +4488,7 @@ static het_result heti_f_peft_modules(heti_f_peft *p) {
         if (het_json_string(&p->json, name, sizeof name, &length) && heti_t_is(name, length, "all-linear"))
             p->targets = HET_LORA_ALL;
         else if (p->json.rule == NULL)
-            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED,
-                               "%s: target_modules is a pattern; a list of names is needed", heti_f_peft_name);
+            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules is a pattern; a list of names is needed");
         return heti_f_peft_syntax(p);
     }
     het_json_enter(&p->json, HET_JSON_ARRAY);
@@ -4559,8 +4540,7 @@ static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
         set = het_json_skip(&p->json) && kind != HET_JSON_NULL;
     }
     HETI_T_TRY(heti_f_peft_syntax(p));
-    return set ? heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s is set; plain low-rank factors are read",
-                             heti_f_peft_name, key) : HET_OK;
+    return set ? HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s is set; plain low-rank factors are read", key) : HET_OK;
 }
 
 /* Keys that are read, by these numbers, and behind them those that must be unset. */
@@ -4586,8 +4566,8 @@ static het_result heti_f_peft_start(heti_f_peft *p) {
     else if (het_json_string(&p->json, word, sizeof word, &length))
         for (; !heti_t_is(word, length, heti_f_plain[i]); i++)
             if (heti_f_plain[i + 1] == NULL)
-                return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: init_lora_weights is %q: weights change, too",
-                                   heti_f_peft_name, word, heti_t_shown(length, sizeof word));
+                return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "init_lora_weights is %q: weights change, too", word,
+                                       heti_t_shown(length, sizeof word));
     return heti_f_peft_syntax(p);
 }
 
@@ -4597,8 +4577,8 @@ static het_result heti_f_peft_value(heti_f_peft *p, int key) {
     switch (key) {
     case HETI_F_PEFT_TYPE:
         if (het_json_string(&p->json, text, sizeof text, &size) && !heti_t_is(text, size, "LORA"))
-            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
-                               heti_f_peft_name, text, heti_t_shown(size, sizeof text));
+            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "peft_type is %q, known is \"LORA\"", text,
+                                   heti_t_shown(size, sizeof text));
         break;
     case HETI_F_PEFT_RANK: het_json_integer(&p->json, &p->rank); break;
     case HETI_F_PEFT_ALPHA: het_json_real(&p->json, &p->alpha); break;
@@ -4625,22 +4605,19 @@ static het_result heti_f_peft_check(const heti_f_peft *p) {
     const double rank = HETI_T_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
     const double joint_alpha = p->alphas.joint > 0 ? p->alphas.joint : p->alpha;
     if (p->rank < 1 || !(p->alpha > 0))
-        return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: r is %d; r and lora_alpha must be there and above 0",
-                           heti_f_peft_name, p->rank);
+        return HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "r is %d; r and lora_alpha must be there and above 0", p->rank);
     if (p->targets == 0)
-        return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
+        return HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "target_modules is missing or empty");
     for (int i = 0; i < HETI_F_NAMES; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
-            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
-                               heti_f_peft_name, heti_f_module_name(&heti_f_names[i]), p->named[i], p->model->layers);
+            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules names %s in %d layers of %d",
+                                   heti_f_module_name(&heti_f_names[i]), p->named[i], p->model->layers);
     if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
         (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
-        return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: rank_pattern: not all modules have rank %d",
-                           heti_f_peft_name, p->rank);
+        return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "rank_pattern: not all modules have rank %d", p->rank);
     if ((p->alphas.other && !(heti_f_real_is(p->alphas.least, p->alpha) && heti_f_real_is(p->alphas.most, p->alpha))) ||
         !heti_f_real_near(joint_alpha * rank, p->alpha * joint))
-        return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: alpha_pattern: not all modules have the same alpha / r",
-                           heti_f_peft_name);
+        return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "alpha_pattern: not all modules have the same alpha / r");
     return HET_OK;
 }
 
@@ -4650,7 +4627,7 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     het_model_desc changed;
     int key;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
+        return HETI_F_BAD(error, "het_adapter_from_json: a pointer is NULL");
     p.model = model;
     p.base = capacity > 0 ? base : NULL;
     p.capacity = capacity;
@@ -4734,24 +4711,22 @@ static het_result heti_f_module_find(const heti_f_saved *f, const heti_f_stored 
     const int64_t own = s[0].rows[0];
     for (int i = 0; i < 2; i++) {
         if (!heti_f_find(f, s[i].name, &at[i]))
-            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", s[i].name);
+            return HETI_F_WRONG(f->error, "adapter: tensor %s is missing", s[i].name);
         if (!heti_f_is_float(at[i].tensor->element))
-            return heti_t_fail(f->error, HET_ERR_UNSUPPORTED,
-                               "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read",
-                               at[i].tensor->at, s[i].name, het_element_name(at[i].tensor->element));
+            return HETI_F_UNKNOWN(f->error, "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read",
+                                  at[i].tensor->at, s[i].name, het_element_name(at[i].tensor->element));
         heti_f_use(&at[i]);
     }
     *rank = at[0].tensor->rank == 2 ? at[0].tensor->shape[0] : 0;
     if (*rank != own && *rank != s[0].parts * own)
-        return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s has rank %d; here it is %d",
-                           at[0].tensor->at, s[0].name, *rank, own);
+        return HETI_F_WRONG(f->error, "adapter: byte %u: tensor %s has rank %d; here it is %d", at[0].tensor->at,
+                            s[0].name, *rank, own);
     for (int i = 0; i < 2; i++) {
         const int64_t rows = i == 0 ? *rank : s[1].shape[0], columns = i == 0 ? s[0].columns : *rank;
         const het_safetensor *t = at[i].tensor;
         if (t->rank != 2 || t->shape[0] != rows || t->shape[1] != columns)
-            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d",
-                               t->at, s[i].name, t->rank > 0 ? t->shape[0] : 0, t->rank > 1 ? t->shape[1] : 0, rows,
-                               columns);
+            return HETI_F_WRONG(f->error, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d", t->at,
+                                s[i].name, t->rank > 0 ? t->shape[0] : 0, t->rank > 1 ? t->shape[1] : 0, rows, columns);
     }
     return HET_OK;
 }
@@ -4763,9 +4738,9 @@ static het_result heti_f_module_apart(const heti_f_saved *f, const heti_f_stored
             for (int64_t k = 0; k < rank; k++) {
                 const int64_t there = heti_f_stored_row(b, part, row);
                 if (k / b->columns != part && !heti_f_real_is(HETI_T_CAST(double, f->all->values[there * rank + k]), 0))
-                    return heti_t_fail(f->error, HET_ERR_UNSUPPORTED,
-                                       "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
-                                       b->name, there, k);
+                    return HETI_F_UNKNOWN(f->error,
+                                          "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
+                                          b->name, there, k);
             }
     return HET_OK;
 }
@@ -4812,8 +4787,8 @@ static het_result heti_f_load_factors(const heti_f_saved *f) {
             if (result != HET_OK) return write ? heti_f_torn(f, result) : result;
         }
         if (heti_f_unused(f, &at))
-            return heti_t_fail(f->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %q: the model has no such factor",
-                               at.tensor->at, at.tensor->name, at.tensor->name_length);
+            return HETI_F_WRONG(f->error, "adapter: byte %u: tensor %q: the model has no such factor", at.tensor->at,
+                                at.tensor->name, at.tensor->name_length);
     }
     return HET_OK;
 }
@@ -5003,7 +4978,7 @@ static het_result heti_f_disk_read(const het_disk *d, void *file, const char *pa
         size_t done = 0;
         HETI_F_DISK_TRY(d, d->read(d->user, file, offset, to, size, &done), "read", path, error);
         if (done == 0 || done > size)
-            return heti_t_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %z more are missing", path, offset, size);
+            return HETI_F_WRONG(error, "%s: ends at byte %u, %z more are missing", path, offset, size);
         to += done;
         offset += done;
         size -= done;
@@ -5312,13 +5287,13 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
         if (i == HETI_F_SAVED_WEIGHTS && heti_f_trained(ctx) == HETI_F_FACTORS) name = heti_f_saved_adapter;
         if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] ||
             strcmp(name, "state.json") == 0)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
-                               function, i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
+            return HETI_F_BAD(error, "%s: file %d is called %s, no name for one of at most 63 bytes", function,
+                              i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
         heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
         c->is_state[i] = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].is_state : i == HETI_F_SAVED_OPTIMIZER;
         for (int64_t k = 0; k < i; k++)
             if (strcmp(c->name[k], name) == 0)
-                return heti_t_fail(error, HET_ERR_INVALID, "%s: two files are called %s", function, name);
+                return HETI_F_BAD(error, "%s: two files are called %s", function, name);
     }
     c->files = HETI_F_SAVED_OWN + HETI_T_CAST(int, files);
     return HET_OK;
@@ -5338,11 +5313,11 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
         return heti_t_fail(error, HET_ERR_LIMIT, "%s: %d files beside, must be 0 to 13", function, files);
     for (int64_t i = 0; i < options; i++) /* what could not be read again */
         if (option[i].key == NULL || option[i].value == NULL || option[i].key_length > 255)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: option %d has a key of %z bytes, must be 0 to 255, or key "
-                               "or value is NULL", function, i, option[i].key_length);
+            return HETI_F_BAD(error, "%s: option %d has a key of %z bytes, must be 0 to 255, or key or value is NULL",
+                              function, i, option[i].key_length);
     for (int64_t i = 0; i < files; i++)
         if (beside[i].data == NULL && beside[i].size > 0)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: data of file %d beside is NULL", function, i);
+            return HETI_F_BAD(error, "%s: data of file %d beside is NULL", function, i);
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
     c->taken = 0;
@@ -5500,7 +5475,7 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
 }
 
 HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error) {
-    if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_write: checkpoint is NULL");
+    if (checkpoint == NULL) return HETI_F_BAD(error, "het_checkpoint_write: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
     const het_result result = heti_f_write_checkpoint(checkpoint, error);
     if (result == HET_OK) return HET_OK;
@@ -5510,7 +5485,7 @@ HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_erro
 }
 
 HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error) {
-    if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
+    if (checkpoint == NULL) return HETI_F_BAD(error, "het_checkpoint_export: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
     for (int i = 0; i < checkpoint->files; i++)
         if (!checkpoint->is_state[i])
@@ -5555,7 +5530,7 @@ static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t li
     to->size = to->used + 1;
     if (bytes <= limit) to->data = HETI_T_CAST(char *, a->alloc(a->user, to->size, 16));
     if (bytes > limit)
-        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %z are expected", path, bytes, limit);
+        result = HETI_F_WRONG(error, "%s: has %u bytes, at most %z are expected", path, bytes, limit);
     else if (to->data == NULL)
         result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
     else result = heti_f_disk_read(d, file, path, 0, to->data, to->used, error);
@@ -5614,8 +5589,8 @@ static het_result heti_f_read_block(const het_disk *d, const het_saved_file *f, 
     HETI_T_TRY(heti_f_disk_read(d, file, path, at, to, size, error));
     hash = het_xxh64(to, size, 0);
     if (hash == f->hash[block]) return HET_OK;
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at,
-                       at + size - 1, heti_f_hex_of(hash).text, heti_f_hex_of(f->hash[block]).text);
+    return HETI_F_WRONG(error, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at, at + size - 1,
+                        heti_f_hex_of(hash).text, heti_f_hex_of(f->hash[block]).text);
 }
 
 /* Opens a file that must have this size. */
@@ -5625,7 +5600,7 @@ static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, 
     HETI_T_TRY(heti_f_disk_open(d, path, file, &size, error));
     if (size == f->size) return HET_OK;
     (void)d->close(d->user, *file);
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, state.json says %u", path, size, f->size);
+    return HETI_F_WRONG(error, "%s: has %u bytes, state.json says %u", path, size, f->size);
 }
 
 static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, het_error *error) {
@@ -5748,14 +5723,13 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     const size_t length = size - HETI_F_STATE_TAIL;
     het_saved *own;
     if (size < HETI_F_STATE_TAIL)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: %z bytes are too few", path, size);
+        return HETI_F_WRONG(error, "%s/state.json: %z bytes are too few", path, size);
     heti_f_state_tail(tail, text, length);
     if (memcmp(tail, text + length, HETI_F_STATE_TAIL) != 0)
-        return heti_t_fail(error, HET_ERR_FORMAT,
-                           "%s/state.json: its last line is not the checksum of what stands before", path);
+        return HETI_F_WRONG(error, "%s/state.json: its last line is not the checksum of what stands before", path);
     heti_f_state_walk(&state, &j);
     if (j.rule != NULL)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
+        return HETI_F_WRONG(error, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
     state.texts.bytes += strlen(path) + s->damaged.used + 2;
     if (heti_t_arrays(&arena, 0, heti_f_state_cut, &state, s->allocator, "", NULL) != HET_OK)
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %z bytes", path, arena.used);
@@ -5784,7 +5758,7 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
     if (result == HET_OK) result = heti_f_state_read(s, path.text, text.data, text.used, saved, error);
     heti_t_list_free(&text, s->allocator);
     if (result == HET_OK && !one->self && (*saved)->step != one->step)
-        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d", path.text, (*saved)->step);
+        result = HETI_F_WRONG(error, "%s: state.json is of step %d", path.text, (*saved)->step);
     if (result == HET_OK) result = heti_f_prove(s, *saved, error);
     if (result != HET_OK) {
         het_checkpoint_free(*saved);
@@ -5812,7 +5786,7 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
     }
     if (first.text[0] == 0)
         return heti_t_fail(error, HET_ERR_IO, "%s: holds no checkpoint: no state.json, no step-...", s->directory);
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s", first.text);
+    return HETI_F_WRONG(error, "%s", first.text);
 }
 
 HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator,
@@ -5822,7 +5796,7 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
     het_result result;
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
+        return HETI_F_BAD(error, "het_checkpoint_find: an argument is NULL");
     HETI_T_TRY(heti_f_path_check(directory, "het_checkpoint_find", error));
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_checkpoint_find"));
     s.block = HETI_T_CAST(char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
@@ -5881,7 +5855,7 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
     int64_t i;
     memset(p, 0, sizeof *p);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
-    if (i == saved->files) return heti_t_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
+    if (i == saved->files) return HETI_F_BAD(error, "%s: has no %s", saved->path, name);
     p->saved = saved;
     p->file = &saved->file[i];
     p->number = UINT64_MAX;
@@ -5907,7 +5881,7 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
     het_reader reader;
     het_result result;
     if (saved == NULL || name == NULL || length == NULL || (to == NULL && capacity > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_file: an argument is NULL");
+        return HETI_F_BAD(error, "het_checkpoint_file: an argument is NULL");
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
     *length = HETI_T_CAST(size_t, reader.size);
     if (capacity < *length)
@@ -5939,7 +5913,7 @@ HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
                                            het_error *error) {
     const int how = other_options == HET_YES ? HETI_F_LOAD_ANY : 0;
     if (saved == NULL || ctx == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
+        return HETI_F_BAD(error, "het_checkpoint_load: an argument is NULL");
     if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
     for (int look = HETI_F_LOAD_LOOK; look >= 0; look -= HETI_F_LOAD_LOOK) {
@@ -5947,8 +5921,8 @@ HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
         HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, how | look, error));
     }
     if (het_get_step(ctx) == saved->step) return HET_OK;
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d",
-                       saved->path, saved->step, het_get_step(ctx));
+    return HETI_F_WRONG(error, "%s: state.json is of step %d, optimizer.safetensors of step %d", saved->path,
+                        saved->step, het_get_step(ctx));
 }
 
 #ifdef __cplusplus
