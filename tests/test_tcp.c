@@ -922,9 +922,9 @@ static void case_reflected(int number) {
         s = accept(listener, NULL, NULL);
         if (s < 0) continue;
         memset(n, 7, sizeof n);
-        CHECK(heti_tcp_read_all(s, said, sizeof said, now() + 5) && memcmp(said, "hetrtcp\n", 8) == 0);
+        CHECK(heti_tcp_move_all(s, said, NULL, sizeof said, now() + 5) && memcmp(said, "hetrtcp\n", 8) == 0);
         CHECK(heti_tcp_answer(s, HETI_TCP_NUMBER, n, sizeof n, now() + 5));
-        if (heti_tcp_read_all(s, said, HETI_TCP_PROOF, now() + 5))
+        if (heti_tcp_move_all(s, said, NULL, HETI_TCP_PROOF, now() + 5))
             (void)heti_tcp_answer(s, number ? HETI_TCP_WELCOME : HETI_TCP_PROVED, said, number ? 0 : HETI_TCP_PROOF, now() + 5);
         close(s);
     }

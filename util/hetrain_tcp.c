@@ -170,8 +170,10 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
 #ifndef HETI_CAST
 #ifdef __cplusplus
 #define HETI_CAST(type, value) static_cast<type>(value)
+#define HETI_ZEROS {}    /* of a struct without unions, where it is declared */
 #else
 #define HETI_CAST(type, value) ((type)(value))
+#define HETI_ZEROS { 0 }
 #endif
 #endif
 
@@ -193,6 +195,9 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
 extern "C" {
 #endif
 
+/* Errors of het_tcp_open: of what it was told, and of what happened. */
+#define HETI_TCP_BAD(error, ...) heti_tcp_fail((error), HET_ERR_INVALID, "het_tcp_open: " __VA_ARGS__)
+#define HETI_TCP_LOST(error, ...) heti_tcp_fail((error), HET_ERR_TRANSPORT, "het_tcp_open: " __VA_ARGS__)
 #define HETI_TCP_SYSTEM(name, call) (HETRAIN_TCP_FAULT(name) ? -1 : (call))
 #define HETI_TCP_VERSION 2
 #define HETI_TCP_MOST 2048           /* processes: the table of their addresses fits into a peer's buffer */
@@ -562,8 +567,7 @@ static int heti_tcp_random(void *to, size_t size) {
 
 static het_result heti_tcp_draw(void *to, size_t size, het_error *error) {
     if (heti_tcp_random(to, size)) return HET_OK;
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
-                         strerror(errno));
+    return HETI_TCP_LOST(error, "no random numbers: /dev/urandom: %s", strerror(errno));
 }
 
 /* What process `prover`, which comes or is there, sends to process `verifier`. The numbers are of
@@ -657,8 +661,8 @@ static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channe
         page = HETI_CAST(heti_tcp_page *, m->allocator.alloc(m->allocator.user, sizeof *page, 64));
         if (page == NULL) {
             char text[80];
-            const int length = snprintf(text, sizeof text, "tcp: the allocator has no %llu bytes for channels",
-                                        HETI_CAST(unsigned long long, sizeof *page));
+            const int length = snprintf(text, sizeof text, "tcp: the allocator has no %zu bytes for channels",
+                                        sizeof *page);
             (void)pthread_mutex_lock(&m->lock);
             heti_tcp_record_abort(m, m->process, HET_ERR_OOM, text, HETI_CAST(size_t, length));
             (void)pthread_mutex_unlock(&m->lock);
@@ -679,9 +683,9 @@ static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channe
 static void heti_tcp_fail_length(heti_tcp *m, heti_tcp_node *receive, uint64_t sent) {
     (void)pthread_mutex_lock(&m->lock);
     (void)heti_tcp_say(m, HET_ERR_TRANSPORT,
-                       "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %llu expected",
+                       "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %zu expected",
                        receive->process, m->process, HETI_CAST(int, receive->channel),
-                       HETI_CAST(unsigned long long, sent), HETI_CAST(unsigned long long, receive->size));
+                       HETI_CAST(unsigned long long, sent), receive->size);
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_complete(m, receive, HETI_TCP_WRONG);
 }
@@ -761,9 +765,8 @@ static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *nod
 
 static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why) {
     (void)pthread_mutex_lock(&m->lock);
-    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %llu bytes %s process %d, channel %d, failed: %s",
-                       HETI_CAST(unsigned long long, node->size), node->receives ? "from" : "to", node->process,
-                       HETI_CAST(int, node->channel), why);
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %zu bytes %s process %d, channel %d, failed: %s",
+                       node->size, node->receives ? "from" : "to", node->process, HETI_CAST(int, node->channel), why);
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_complete(m, node, HETI_TCP_WRONG);
 }
@@ -893,13 +896,12 @@ static void heti_tcp_fill_small(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *li
 /* The next chunk of the first large message. 0: there is none. */
 static int heti_tcp_fill_large(heti_tcp_peer *p) {
     heti_tcp_line *line = p->queue[HETI_TCP_LARGE].first;
-    heti_tcp_node *node;
     while (line != NULL && line->sends.first == NULL) { /* its sends have failed */
         (void)heti_tcp_call(p, HETI_TCP_LARGE);
         line = p->queue[HETI_TCP_LARGE].first;
     }
     if (line == NULL) return 0;
-    node = line->sends.first;
+    heti_tcp_node *node = line->sends.first;
     p->chunk = node;
     p->chunk_left = node->size - node->moved < HETI_TCP_CHUNK ? node->size - node->moved : HETI_TCP_CHUNK;
     if (node->moved == 0) {
@@ -936,7 +938,6 @@ static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p) {
 static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n) {
     const size_t staged = p->out_end - p->out_begin < n ? p->out_end - p->out_begin : n;
     heti_tcp_node *node = p->chunk;
-    heti_tcp_line *line;
     p->out_begin += staged;
     n -= staged;
     p->chunk_left -= n;
@@ -945,7 +946,7 @@ static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n) {
     if (p->chunk_left > 0 || n == 0) return;
     p->chunk = NULL;
     if (node->moved < node->size) return;
-    line = heti_tcp_call(p, HETI_TCP_LARGE); /* it is still the first */
+    heti_tcp_line *line = heti_tcp_call(p, HETI_TCP_LARGE); /* it is still the first */
     (void)heti_tcp_take(&line->sends);
     heti_tcp_complete(m, node, HETI_TCP_OK);
     heti_tcp_schedule(m, line);
@@ -996,9 +997,8 @@ static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
 
 /* A message of `size` bytes begins. 0: the peer must not send it. */
 static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uint64_t size, int takes_place) {
-    heti_tcp_node *node;
     if (line->incoming_left > 0 || (takes_place && size > HETI_TCP_EAGER)) return 0;
-    node = heti_tcp_take(&line->receives);
+    heti_tcp_node *node = heti_tcp_take(&line->receives);
     line->arrived++;
     line->incoming = NULL;
     line->incoming_left = size;
@@ -1222,12 +1222,11 @@ static void heti_tcp_publish(heti_tcp *m, double now) {
 static void heti_tcp_listen_to_owners(heti_tcp *m) {
     heti_tcp_list queued;
     heti_tcp_node *node;
-    int ended, leaving;
     (void)pthread_mutex_lock(&m->lock);
     queued = m->queued;
     m->queued.first = m->queued.last = NULL;
-    ended = m->aborted != HET_OK;
-    leaving = m->closing;
+    const int ended = m->aborted != HET_OK;
+    const int leaving = m->closing;
     (void)pthread_mutex_unlock(&m->lock);
     while ((node = heti_tcp_take(&queued)) != NULL) heti_tcp_start(m, node);
     if (ended == m->ended && leaving == m->leaving) return;
@@ -1395,8 +1394,7 @@ static het_result heti_tcp_check(heti_tcp *m, const char *call, int64_t process,
         return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: channel %lu, must be below %d", call,
                             HETI_CAST(unsigned long, channel), HETI_TCP_CHANNELS);
     if (data == NULL && size > 0)
-        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: data is NULL, size %llu", call,
-                            HETI_CAST(unsigned long long, size));
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: data is NULL, size %zu", call, size);
     if (request == NULL) return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: request is NULL", call);
     if (m->stop) return heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: %s: the transport has been closed", call);
     return HET_OK;
@@ -1491,9 +1489,8 @@ static void heti_tcp_abort(void *self, het_result code, const char *text) {
 
 static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, size_t capacity) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
-    het_result result;
     (void)pthread_mutex_lock(&m->lock);
-    result = HETI_CAST(het_result, m->aborted);
+    const het_result result = HETI_CAST(het_result, m->aborted);
     if (result != HET_OK) {
         if (process != NULL) *process = m->abort_process;
         if (text != NULL && capacity > 0) (void)snprintf(text, capacity, "%s", m->abort_text);
@@ -1515,18 +1512,9 @@ static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address) {
 }
 
 static struct sockaddr_storage heti_tcp_copy_address(const struct sockaddr *from, size_t size) {
-    struct sockaddr_storage address;
-    memset(&address, 0, sizeof address);
+    struct sockaddr_storage address = HETI_ZEROS;
     memcpy(&address, from, size);
     return address;
-}
-
-/* The address of a connection's own end or of the other. 0: errno. */
-static int heti_tcp_end_of(int s, int other, struct sockaddr_storage *address, socklen_t *length) {
-    struct sockaddr *at = heti_tcp_general(address);
-    *length = sizeof *address;
-    memset(address, 0, sizeof *address);
-    return (other ? getpeername(s, at, length) : getsockname(s, at, length)) == 0;
 }
 
 /* An address on the wire and back, HETI_TCP_ENTRY bytes. IPv4 in IPv6 becomes IPv4. */
@@ -1549,14 +1537,25 @@ static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *a
     }
 }
 
+/* The address of a connection's own end or of the other, and its link. 0: errno. */
+static int heti_tcp_end_of(int s, int other, unsigned char *entry, uint32_t *scope) {
+    struct sockaddr_storage address = HETI_ZEROS;
+    struct sockaddr *at = heti_tcp_general(&address);
+    struct sockaddr_in6 v6;
+    socklen_t length = sizeof address;
+    if ((other ? getpeername(s, at, &length) : getsockname(s, at, &length)) != 0) return 0;
+    heti_tcp_pack(entry, &address);
+    memcpy(&v6, &address, sizeof v6);
+    *scope = address.ss_family == AF_INET6 ? v6.sin6_scope_id : 0;
+    return 1;
+}
+
 /* A link-local address holds on the link of `scope`. */
 static socklen_t heti_tcp_unpack(struct sockaddr_storage *address, const unsigned char *entry, uint32_t scope) {
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
+    struct sockaddr_in v4 = HETI_ZEROS;
+    struct sockaddr_in6 v6 = HETI_ZEROS;
     const uint16_t port = htons(HETI_CAST(uint16_t, heti_tcp_get(entry + 2, 2)));
     memset(address, 0, sizeof *address);
-    memset(&v4, 0, sizeof v4);
-    memset(&v6, 0, sizeof v6);
     if (entry[0] == 4) {
         v4.sin_family = AF_INET;
         v4.sin_port = port;
@@ -1600,9 +1599,8 @@ static int heti_tcp_close_failed(int s) {
 /* Neither inherited nor blocking nor delayed. -1: errno says why, and it is closed. */
 static int heti_tcp_prepare(int s) {
     const int on = 1;
-    int flags;
     if (s < 0) return -1;
-    flags = HETI_TCP_SYSTEM("fcntl", fcntl(s, F_GETFL));
+    const int flags = HETI_TCP_SYSTEM("fcntl", fcntl(s, F_GETFL));
     if (flags < 0 || fcntl(s, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(s, F_SETFD, FD_CLOEXEC) < 0)
         return heti_tcp_close_failed(s);
     (void)setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -1647,37 +1645,28 @@ static int heti_tcp_move_all(int s, unsigned char *to, const unsigned char *from
     return 1;
 }
 
-static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until) {
-    return heti_tcp_move_all(s, to, NULL, size, until);
-}
-
-static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, double until) {
-    return heti_tcp_move_all(s, NULL, from, size, until);
-}
-
 static int heti_tcp_answer(int s, int kind, const void *data, size_t size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
     memcpy(head, "HTCP", 4);
     heti_tcp_put(head + 4, 4, HETI_CAST(uint64_t, kind));
     heti_tcp_put(head + 8, 8, size);
-    return heti_tcp_write_all(s, head, sizeof head, until) &&
-        heti_tcp_write_all(s, HETI_CAST(const unsigned char *, data), size, until);
+    return heti_tcp_move_all(s, NULL, head, sizeof head, until) &&
+        heti_tcp_move_all(s, NULL, HETI_CAST(const unsigned char *, data), size, until);
 }
 
-/* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_read_all, EPROTO
+/* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_move_all, EPROTO
    where it is none. */
 static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
-    uint64_t length, kind;
-    if (!heti_tcp_read_all(s, head, sizeof head, until)) return 0;
-    kind = heti_tcp_get(head + 4, 4);
-    length = heti_tcp_get(head + 8, 8);
+    if (!heti_tcp_move_all(s, head, NULL, sizeof head, until)) return 0;
+    const uint64_t kind = heti_tcp_get(head + 4, 4);
+    const uint64_t length = heti_tcp_get(head + 8, 8);
     if (memcmp(head, "HTCP", 4) != 0 || kind < 1 || kind > HETI_TCP_PROVED || length > capacity) {
         errno = EPROTO;
         return 0;
     }
     *size = HETI_CAST(size_t, length);
-    if (*size > 0 && !heti_tcp_read_all(s, data, *size, until)) return 0;
+    if (!heti_tcp_move_all(s, data, NULL, *size, until)) return 0;
     return HETI_CAST(int, kind);
 }
 
@@ -1737,9 +1726,8 @@ static int heti_tcp_listen_everywhere(int port, int backlog) {
 }
 
 static int heti_tcp_resolve(const char *host, int port, int flags, struct addrinfo **found) {
-    struct addrinfo hints;
+    struct addrinfo hints = HETI_ZEROS;
     char text[16];
-    memset(&hints, 0, sizeof hints);
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = flags | AI_NUMERICSERV;
@@ -1788,12 +1776,9 @@ static int heti_tcp_listen_first(const char *host, int port, int near_only, int 
 }
 
 static int heti_tcp_port_of(int s) {
-    struct sockaddr_storage address;
-    socklen_t length;
     unsigned char entry[HETI_TCP_ENTRY];
-    if (!heti_tcp_end_of(s, 0, &address, &length)) return 0;
-    heti_tcp_pack(entry, &address);
-    return HETI_CAST(int, heti_tcp_get(entry + 2, 2));
+    uint32_t scope;
+    return heti_tcp_end_of(s, 0, entry, &scope) ? HETI_CAST(int, heti_tcp_get(entry + 2, 2)) : 0;
 }
 
 /* ---- open: those who come -------------------------------------------------------------------- */
@@ -1822,13 +1807,11 @@ static void heti_tcp_tell_waiting(heti_tcp *m, const char *process, const char *
 /* One who comes takes the place of nobody, or of who has come least far, for longest. 0: nobody
    comes. */
 static int heti_tcp_invite(heti_tcp *m, double now) {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = HETI_ZEROS;
     socklen_t length = sizeof address;
     unsigned char entry[HETI_TCP_ENTRY];
     heti_tcp_guest *g = &m->guest[0];
-    int s;
-    memset(&address, 0, sizeof address);
-    s = HETI_TCP_SYSTEM("accept", accept(m->listener, heti_tcp_general(&address), &length));
+    int s = HETI_TCP_SYSTEM("accept", accept(m->listener, heti_tcp_general(&address), &length));
     if (s < 0) {
         /* no descriptors for now, or the guest has left */
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) heti_tcp_nap(5e-3);
@@ -1941,7 +1924,7 @@ static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error
     heti_tcp_why text;
     if (process == 0) {
         (void)heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline);
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text.text);
+        return HETI_TCP_LOST(error, "process 0 has given up: %s", text.text);
     }
     heti_tcp_close_socket(&m->peer[process].socket); /* it may come again */
     return HET_OK;
@@ -1973,9 +1956,8 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
         const int peers = 1 + HETI_TCP_GUESTS;
         heti_tcp_tell_waiting(m, text, "");
         if (now > m->deadline)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come "
-                                                           "to process %d: %s", missing, m->processes, m->process,
-                                                           text);
+            return HETI_TCP_LOST(error, "time is up, %d of %d processes did not come to process %d: %s", missing,
+                                 m->processes, m->process, text);
         heti_tcp_watch(&f[0], m->listener, POLLIN);
         for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_watch(&f[1 + i], m->guest[i].socket, POLLIN);
         for (int i = 0; i < m->processes; i++) heti_tcp_watch(&f[peers + i], m->peer[i].socket, POLLIN);
@@ -2000,8 +1982,8 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
 
 /* A connection, or -1 and why. */
 static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, heti_tcp_why *why) {
-    struct sockaddr_storage mine, theirs;
-    socklen_t mine_length = 0, theirs_length = 0;
+    unsigned char mine[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
+    uint32_t scope;
     int number = 0, s = heti_tcp_socket(address->ss_family);
     socklen_t size = sizeof number;
     if (s < 0) return heti_tcp_because(why, -1, "socket: %s", strerror(errno));
@@ -2010,10 +1992,9 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
         if (!heti_tcp_ready(s, POLLOUT, until)) number = ETIMEDOUT;
         else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) != 0) number = errno;
     }
-    if (number == 0 && !(heti_tcp_end_of(s, 0, &mine, &mine_length) && heti_tcp_end_of(s, 1, &theirs, &theirs_length)))
-        number = errno;
+    if (number == 0 && !(heti_tcp_end_of(s, 0, mine, &scope) && heti_tcp_end_of(s, 1, theirs, &scope))) number = errno;
     /* a port of this machine where nobody listens may be given to the asker itself */
-    if (number == 0 && mine_length == theirs_length && memcmp(&mine, &theirs, mine_length) == 0) number = ECONNREFUSED;
+    if (number == 0 && memcmp(mine, theirs, sizeof mine) == 0) number = ECONNREFUSED;
     if (number == 0) return s;
     (void)close(s);
     return heti_tcp_because(why, -1, "%s", strerror(number));
@@ -2034,12 +2015,12 @@ static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tc
     heti_tcp_begin_hello(knock);
     heti_tcp_put(knock + 12, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(knock + 16, 4, HETI_CAST(uint64_t, to));
-    if (!heti_tcp_random(knock + 24, HETI_TCP_PROOF) || !heti_tcp_write_all(s, knock, sizeof knock, until) ||
+    if (!heti_tcp_random(knock + 24, HETI_TCP_PROOF) || !heti_tcp_move_all(s, NULL, knock, sizeof knock, until) ||
         heti_tcp_hear(s, number, sizeof number, &size, until) != HETI_TCP_NUMBER || size != sizeof number)
         return heti_tcp_unheard(why);
     heti_tcp_prove(m, 1, m->process, to, knock + 24, number, proof);
     heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
-    if (!heti_tcp_write_all(s, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
+    if (!heti_tcp_move_all(s, NULL, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
         until) != HETI_TCP_PROVED || size != sizeof proof)
         return heti_tcp_because(why, HETI_TCP_LATER, "it takes no proof of this secret: have all the same one?");
     if (heti_tcp_same(proof, expected, sizeof proof)) return HETI_TCP_WELCOME;
@@ -2058,22 +2039,20 @@ static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, heti_t
     heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
     heti_tcp_put(hello + 24, 8, m->run);
     heti_tcp_put(hello + 32, 8, to == 0 ? 0 : m->session);
-    if (!heti_tcp_write_all(s, hello, sizeof hello, until)) return heti_tcp_because(why, 0, "%s", strerror(errno));
+    if (!heti_tcp_move_all(s, NULL, hello, sizeof hello, until))
+        return heti_tcp_because(why, 0, "%s", strerror(errno));
     return heti_tcp_hear_text(s, why, until);
 }
 
 /* Where the processes above this one will come: see WHERE IT LISTENS. */
 static int heti_tcp_listen_beside(heti_tcp *m, int s) {
     struct sockaddr_storage address;
-    socklen_t length;
     unsigned char entry[HETI_TCP_ENTRY];
-    struct sockaddr_in6 v6;
-    if (!heti_tcp_end_of(s, 0, &address, &length)) return -1;
-    heti_tcp_pack(entry, &address);
+    uint32_t scope;
+    if (!heti_tcp_end_of(s, 0, entry, &scope)) return -1;
     if (m->lax && heti_tcp_is_loopback(entry)) return heti_tcp_listen_everywhere(0, m->processes);
-    memcpy(&v6, &address, sizeof v6);
     heti_tcp_put(entry + 2, 2, 0); /* at a port of its own */
-    length = heti_tcp_unpack(&address, entry, v6.sin6_family == AF_INET6 ? v6.sin6_scope_id : 0);
+    const socklen_t length = heti_tcp_unpack(&address, entry, scope);
     return heti_tcp_listen_at(&address, length, m->processes);
 }
 
@@ -2180,7 +2159,7 @@ static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint
                   closed = close(f) == 0;
         if (written && closed && HETI_TCP_SYSTEM("rename", rename(path, d->file)) == 0) return HET_OK;
     }
-    (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: file %s: %.60s", d->file, strerror(errno));
+    (void)HETI_TCP_LOST(error, "file %s: %.60s", d->file, strerror(errno));
     if (f >= 0) (void)unlink(path);
     return HET_ERR_TRANSPORT;
 }
@@ -2247,8 +2226,8 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
         if (m->listener < 0 && errno != EADDRINUSE) break;
     }
     if (m->listener < 0)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 cannot listen at port %d%s: %.100s",
-                             first, last > first ? " and those that follow" : "", strerror(errno));
+        return HETI_TCP_LOST(error, "process 0 cannot listen at port %d%s: %.100s", first, last > first ?
+                             " and those that follow" : "", strerror(errno));
     if (d->file == NULL) return HET_OK;
     if (heti_tcp_draw(secret, sizeof secret, error) != HET_OK || heti_tcp_draw(token, sizeof *token, error) != HET_OK)
         return HET_ERR_TRANSPORT;
@@ -2274,7 +2253,7 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
             kind = heti_tcp_come_to(m, d->host, port, seconds, &why);
         if (kind == HETI_TCP_WELCOME) return HET_OK;
         if (kind == HETI_TCP_REFUSED)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %s", why.text);
+            return HETI_TCP_LOST(error, "refused: %s", why.text);
         heti_tcp_tell_waiting(m, "0", where);
         if (heti_tcp_now() + nap > m->deadline) break;
         heti_tcp_nap(nap);
@@ -2282,25 +2261,22 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
     const int more = m->said.text[0] != 0 && strcmp(m->said.text, why.text) != 0;
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0%s is not reached: %s%s%s",
-                         where, why.text, more ? "; it was, and said: " : "", more ? m->said.text : "");
+    return HETI_TCP_LOST(error, "time is up, process 0%s is not reached: %s%s%s", where, why.text, more ?
+                         "; it was, and said: " : "", more ? m->said.text : "");
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
    this machine: for others they are where it is. */
 static int heti_tcp_send_table(heti_tcp *m, int to) {
-    struct sockaddr_storage address;
-    socklen_t length;
-    unsigned char *table = m->peer[to].in, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
-    if (!heti_tcp_end_of(m->peer[to].socket, 0, &address, &length)) return 0;
-    heti_tcp_pack(here, &address);
+    unsigned char *table = m->peer[to].in, here[HETI_TCP_ENTRY];
+    uint32_t scope;
+    if (!heti_tcp_end_of(m->peer[to].socket, 0, here, &scope)) return 0;
     heti_tcp_put(table, 8, m->session);
     memset(table + 8, 0, HETI_TCP_ENTRY);
     for (int p = 1; p < m->processes; p++) {
         unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
-        if (!heti_tcp_end_of(m->peer[p].socket, 1, &address, &length)) return 0;
-        heti_tcp_pack(theirs, &address);
-        memcpy(entry, heti_tcp_is_loopback(theirs) ? here : theirs, HETI_TCP_ENTRY);
+        if (!heti_tcp_end_of(m->peer[p].socket, 1, entry, &scope)) return 0;
+        if (heti_tcp_is_loopback(entry)) memcpy(entry, here, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
     }
     return heti_tcp_answer(m->peer[to].socket, HETI_TCP_TABLE, table,
@@ -2314,8 +2290,8 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
     int p, waits;
     while ((waits = heti_tcp_missing(m, 1, names, sizeof names)) > 0) {
         if (heti_tcp_now() > m->deadline)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes have not "
-                                                           "connected to the others: %s", waits, m->processes, names);
+            return HETI_TCP_LOST(error, "time is up, %d of %d processes have not connected to the others: %s", waits,
+                                 m->processes, names);
         for (p = 0; p < m->processes; p++)
             heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
         if (heti_tcp_poll(m->polls, m->processes, m->deadline - heti_tcp_now()) < 0) continue;
@@ -2323,7 +2299,7 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
             if (m->polls[p].revents == 0) continue;
             m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, &text, m->deadline) == HETI_TCP_READY;
             if (!m->peer[p].ready)
-                return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %s", p, text.text);
+                return HETI_TCP_LOST(error, "process %d failed: %s", p, text.text);
         }
     }
     return HET_OK;
@@ -2331,27 +2307,22 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
 
 /* The others: connects to all processes between 0 and this one, and has those above come. */
 static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
-    unsigned char *table = m->peer[0].in;
+    unsigned char *table = m->peer[0].in, here[HETI_TCP_ENTRY];
     struct sockaddr_storage address;
-    socklen_t length;
-    struct sockaddr_in6 v6;
+    uint32_t scope = 0;
     heti_tcp_why why;
     size_t size = 0;
     int p, kind = heti_tcp_hear(m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
     if (kind == HETI_TCP_FAILED)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.*s",
-                             HETI_CAST(int, size < 180 ? size : 180),
+        return HETI_TCP_LOST(error, "process 0 has given up: %.*s", HETI_CAST(int, size < 180 ? size : 180),
                              HETI_CAST(const char *, HETI_CAST(const void *, table)));
     if (kind != HETI_TCP_TABLE || size != 8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 does not say where the "
-                                                       "others are: %.80s", kind == 0 && errno != 0 ? strerror(errno) :
-                                                       "the connection ended");
+        return HETI_TCP_LOST(error, "process 0 does not say where the others are: %.80s", kind == 0 && errno != 0 ?
+                             strerror(errno) : "the connection ended");
     m->session = heti_tcp_get(table, 8);
-    memset(&v6, 0, sizeof v6);
-    if (heti_tcp_end_of(m->peer[0].socket, 0, &address, &length) && address.ss_family == AF_INET6)
-        memcpy(&v6, &address, sizeof v6);
+    (void)heti_tcp_end_of(m->peer[0].socket, 0, here, &scope);
     for (p = 1; p < m->process; p++) {
-        length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, v6.sin6_scope_id);
+        const socklen_t length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, scope);
         do {
             kind = heti_tcp_come(m, p, &address, length, 5, &why);
             if (kind == HETI_TCP_WELCOME) break;
@@ -2360,8 +2331,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
             if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break;
         } while (kind != HETI_TCP_REFUSED);
         if (kind == HETI_TCP_WELCOME) continue;
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT,
-                             "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
+        return HETI_TCP_LOST(error, "process %d does not reach process %d at %.60s: %.100s", m->process, p,
                              m->peer[p].address, why.text);
     }
     return heti_tcp_gather(m, error);
@@ -2373,11 +2343,11 @@ static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
     int ends[2], status;
     sigset_t all, before;
     if (HETI_TCP_SYSTEM("pipe", pipe(ends)) != 0)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+        return HETI_TCP_LOST(error, "no pipe: %s", strerror(errno));
     m->wake_read = heti_tcp_prepare(ends[0]);
     m->wake_write = heti_tcp_prepare(ends[1]);
     if (m->wake_read < 0 || m->wake_write < 0)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+        return HETI_TCP_LOST(error, "no pipe: %s", strerror(errno));
     m->moved_time = m->next_beat = heti_tcp_now();
     status = pthread_mutex_init(&m->lock, NULL);
     if (status == 0 && (status = pthread_mutex_init(&m->turn, NULL)) != 0) (void)pthread_mutex_destroy(&m->lock);
@@ -2393,8 +2363,7 @@ static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
         (void)pthread_mutex_destroy(&m->turn);
         (void)pthread_mutex_destroy(&m->lock);
     }
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: the communication thread could not be started: %s",
-                         strerror(status));
+    return HETI_TCP_LOST(error, "the communication thread could not be started: %s", strerror(status));
 }
 
 /* Process 0's part: all come, learn of each other, connect, and go. */
@@ -2407,8 +2376,7 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
     m->session |= 1; /* of who comes to process 0: 0 */
     for (int p = 1; p < m->processes && result == HET_OK; p++)
         if (!heti_tcp_send_table(m, p))
-            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p,
-                                   strerror(errno));
+            result = HETI_TCP_LOST(error, "process %d has gone: %s", p, strerror(errno));
     if (result == HET_OK) result = heti_tcp_await_ready(m, error);
     if (result == HET_OK) result = heti_tcp_start_thread(m, error);
     for (int p = 1; p < m->processes; p++) {
@@ -2416,8 +2384,7 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
         if (m->peer[p].socket < 0) continue;
         if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text),
                              heti_tcp_now() + 1) && result == HET_OK)
-            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p,
-                                   strerror(errno));
+            result = HETI_TCP_LOST(error, "process %d has gone: %s", p, strerror(errno));
     }
     return result;
 }
@@ -2433,65 +2400,59 @@ static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64
         return result;
     }
     if (!heti_tcp_answer(m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has gone: %s", strerror(errno));
+        return HETI_TCP_LOST(error, "process 0 has gone: %s", strerror(errno));
     if (heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline) == HETI_TCP_GO) return HET_OK;
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text.text);
+    return HETI_TCP_LOST(error, "process 0 has given up: %s", text.text);
 }
 
 static het_result heti_tcp_seconds(double *seconds, double standard, const char *name, het_error *error) {
     if (!(*seconds >= 0 && *seconds <= 1e6))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: %s is %g, must be from 0 (default) to 1e6", name,
-                             *seconds);
+        return HETI_TCP_BAD(error, "%s is %g, must be from 0 (default) to 1e6", name, *seconds);
     if (!(*seconds > 0)) *seconds = standard;
     return HET_OK;
 }
 
 static het_result heti_tcp_place_settings(het_tcp_desc *d, het_error *error) {
     if (d->processes < 1 || d->processes > HETI_TCP_MOST)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: processes is %lld, must be from 1 to %d",
-                             HETI_CAST(long long, d->processes), HETI_TCP_MOST);
+        return HETI_TCP_BAD(error, "processes is %lld, must be from 1 to %d", HETI_CAST(long long, d->processes),
+                            HETI_TCP_MOST);
     if (d->process < 0 || d->process >= d->processes)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: process is %lld, there are %lld",
-                             HETI_CAST(long long, d->process), HETI_CAST(long long, d->processes));
+        return HETI_TCP_BAD(error, "process is %lld, there are %lld", HETI_CAST(long long, d->process),
+                            HETI_CAST(long long, d->processes));
     if (d->processes > 1 && d->file == NULL && (d->host == NULL || d->host[0] == 0))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: neither host nor file says where process 0 is");
+        return HETI_TCP_BAD(error, "neither host nor file says where process 0 is");
     if (d->file != NULL && (d->file[0] == 0 || strlen(d->file) > 1000))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: file has %llu bytes, must have 1 to 1000",
-                             HETI_CAST(unsigned long long, strlen(d->file)));
+        return HETI_TCP_BAD(error, "file has %zu bytes, must have 1 to 1000", strlen(d->file));
     if (d->host != NULL && strlen(d->host) > 255)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: host has %llu bytes, 255 are the most",
-                             HETI_CAST(unsigned long long, strlen(d->host)));
+        return HETI_TCP_BAD(error, "host has %zu bytes, 255 are the most", strlen(d->host));
     if (d->secret_size < 0 || d->secret_size > 65536 || (d->secret == NULL && d->secret_size > 0))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: secret_size is %lld, must be from 0 to 65536 bytes "
-                                                     "that are there", HETI_CAST(long long, d->secret_size));
+        return HETI_TCP_BAD(error, "secret_size is %lld, must be from 0 to 65536 bytes that are there",
+                            HETI_CAST(long long, d->secret_size));
     if (d->ports == 0) d->ports = 1;
     if (d->ports < 1 || d->port < 0 || d->port > 65535 || d->ports > 65536 - d->port ||
         (d->processes > 1 && d->port == 0 && d->file == NULL))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: port is %lld, ports %lld: must lie from 1 to 65535",
-                             HETI_CAST(long long, d->port), HETI_CAST(long long, d->ports));
+        return HETI_TCP_BAD(error, "port is %lld, ports %lld: must lie from 1 to 65535", HETI_CAST(long long, d->port),
+                            HETI_CAST(long long, d->ports));
     return HET_OK;
 }
 
 static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *settings, het_error *error) {
-    het_result result;
     memset(settings, 0, sizeof *settings);
-    if (desc == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: desc is NULL");
+    if (desc == NULL) return HETI_TCP_BAD(error, "desc is NULL");
     *settings = *desc;
     if (settings->start_canary != 0 || settings->end_canary != 0)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the description was not cleared to 0");
-    result = heti_tcp_place_settings(settings, error);
+        return HETI_TCP_BAD(error, "the description was not cleared to 0");
+    het_result result = heti_tcp_place_settings(settings, error);
     if (result == HET_OK) result = heti_tcp_seconds(&settings->open_seconds, 120, "open_seconds", error);
     if (result == HET_OK) result = heti_tcp_seconds(&settings->heartbeat_seconds, 0.5, "heartbeat_seconds", error);
     if (result == HET_OK) result = heti_tcp_seconds(&settings->dead_seconds, 10, "dead_seconds", error);
     if (result == HET_OK) result = heti_tcp_seconds(&settings->abort_seconds, 5, "abort_seconds", error);
     if (result != HET_OK) return result;
     if ((settings->allocator.alloc == NULL) != (settings->allocator.free == NULL))
-        return heti_tcp_fail(error, HET_ERR_INVALID,
-                             "het_tcp_open: the allocator has one of alloc and free, must have both or neither");
+        return HETI_TCP_BAD(error, "the allocator has one of alloc and free, must have both or neither");
     if (settings->allocator.alloc == NULL) {
 #ifdef HETRAIN_NO_DEFAULT_ALLOCATOR
-        return heti_tcp_fail(error, HET_ERR_INVALID,
-                             "het_tcp_open: the allocator is missing, and this build has no default one");
+        return HETI_TCP_BAD(error, "the allocator is missing, and this build has no default one");
 #else
         settings->allocator.alloc = heti_tcp_malloc;
         settings->allocator.free = heti_tcp_release;
@@ -2512,13 +2473,11 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
                  each = HETI_TCP_IN + HETI_TCP_OUT + places;
     const size_t block = head + peers + polls + (processes - 1) * each;
     unsigned char *rest = HETI_CAST(unsigned char *, settings->allocator.alloc(settings->allocator.user, block, 64));
-    heti_tcp *m;
     *created = NULL;
     if (rest == NULL)
-        return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %llu bytes",
-                             HETI_CAST(unsigned long long, block));
+        return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %zu bytes", block);
     memset(rest, 0, head + peers + polls);
-    m = HETI_CAST(heti_tcp *, HETI_CAST(void *, rest));
+    heti_tcp *m = HETI_CAST(heti_tcp *, HETI_CAST(void *, rest));
     m->peer = HETI_CAST(heti_tcp_peer *, HETI_CAST(void *, rest + head));
     m->polls = HETI_CAST(struct pollfd *, HETI_CAST(void *, rest + head + peers));
     m->looks = m->polls + processes + 1 + HETI_TCP_GUESTS;
@@ -2586,15 +2545,12 @@ static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error
     m->run = run;
     if (m->processes == 1) return heti_tcp_start_thread(m, error);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most) /* poll would take no more either */
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: %d processes take up to %d open files, this one "
-                                                       "may have %llu (ulimit -n)", m->processes, HETI_CAST(int, most),
-                                                       HETI_CAST(unsigned long long, files.rlim_cur));
+        return HETI_TCP_LOST(error, "%d processes take up to %d open files, this one may have %llu (ulimit -n)",
+                             m->processes, HETI_CAST(int, most), HETI_CAST(unsigned long long, files.rlim_cur));
     m->logger = d->logger;
     m->near_only = d->secret_size == 0 && d->file == NULL && !d->insecure;
     if (m->near_only && !heti_tcp_is_near(d->host))
-        return heti_tcp_fail(error, HET_ERR_INVALID,
-                             "het_tcp_open: host %.100s is not a loopback address: it needs a secret, or insecure",
-                             d->host);
+        return HETI_TCP_BAD(error, "host %.100s is not a loopback address: it needs a secret, or insecure", d->host);
     m->lax = !m->near_only && (d->host == NULL || !heti_tcp_is_exact(d->host));
     heti_tcp_hmac("hetrain-tcp", 11, d->secret, HETI_CAST(size_t, d->secret_size), m->secret);
     heti_tcp_make_key(m, NULL);
@@ -2605,12 +2561,11 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     het_tcp_desc settings;
     het_error own;
     heti_tcp *m = NULL;
-    het_result result;
     if (error == NULL) error = &own;
-    if (transport == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: transport is NULL");
+    if (transport == NULL) return HETI_TCP_BAD(error, "transport is NULL");
     transport->iface = NULL;
     transport->self = NULL;
-    result = heti_tcp_settings(desc, &settings, error);
+    het_result result = heti_tcp_settings(desc, &settings, error);
     if (result == HET_OK) result = heti_tcp_create(&settings, &m, error);
     if (result != HET_OK) return result;
     m->opened = heti_tcp_now();
@@ -2633,13 +2588,12 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
 }
 
 HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error) {
-    heti_tcp *m;
     int missing = 0, clean;
     if (transport == NULL || transport->self == NULL) return HET_OK;
     if (transport->iface != &heti_tcp_iface)
         return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_close: the transport is \"%s\", not \"tcp\"",
                              transport->iface->name);
-    m = HETI_CAST(heti_tcp *, transport->self);
+    heti_tcp *m = HETI_CAST(heti_tcp *, transport->self);
     transport->iface = NULL;
     transport->self = NULL;
     (void)pthread_mutex_lock(&m->lock);
