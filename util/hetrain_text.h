@@ -166,28 +166,20 @@ typedef struct heti_t_text {
 } heti_t_text;
 
 static inline heti_t_text heti_t_text_in(char *to, size_t capacity) {
-    heti_t_text t;
-    memset(&t, 0, sizeof t);
-    t.to = to;
-    t.capacity = capacity;
-    t.result = HET_OK;
+    const heti_t_text t = { to, capacity, 0, NULL, HET_OK };
     if (to != NULL && capacity > 0) to[0] = 0;
     return t;
 }
 
 /* Goes on behind a text that is there. */
 static inline heti_t_text heti_t_text_behind(char *to, size_t capacity) {
-    heti_t_text t = heti_t_text_in(NULL, 0);
-    t.to = to;
-    t.capacity = capacity;
-    t.length = strlen(to);
+    const heti_t_text t = { to, capacity, strlen(to), NULL, HET_OK };
     return t;
 }
 
 /* `room` collects. */
 static inline heti_t_text heti_t_text_to(const het_writer *writer, char *room, size_t capacity) {
-    heti_t_text t = heti_t_text_in(room, capacity);
-    t.writer = writer;
+    const heti_t_text t = { room, capacity, 0, writer, HET_OK };
     return t;
 }
 
@@ -243,10 +235,10 @@ static inline void heti_t_hex(heti_t_text *t, uint64_t value) {
 static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
     char digit[24];
     heti_t_text digits = heti_t_text_in(digit, sizeof digit);
-    int n, point;
+    int point;
     while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
     heti_t_unsigned(&digits, mantissa);
-    n = HETI_T_CAST(int, digits.length);
+    const int n = HETI_T_CAST(int, digits.length);
     exponent += n - 1;
     point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
     if (point < 1) heti_t_put(t, "0.");
@@ -397,11 +389,10 @@ static inline size_t heti_t_shown(size_t length, size_t capacity) {
 static inline uint32_t heti_t_point(const unsigned char *text, size_t length, size_t at, size_t *size) {
     const uint32_t first = text[at];
     uint32_t point, least = 0x80, most = 0xBF;
-    size_t count;
     *size = 1;
     if (first < 0x80) return first;
     if (first < 0xC2 || first > 0xF4) return HETI_T_INVALID;
-    count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    const size_t count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (count > length - at) return HETI_T_INVALID;
     if (first == 0xE0) least = 0xA0;      /* no overlong forms */
     else if (first == 0xED) most = 0x9F;  /* no surrogates */
@@ -440,10 +431,9 @@ static inline uint32_t heti_t_letter_of_byte(unsigned char byte) {
 static inline double heti_t_decimal(uint64_t mantissa, int exponent) {
     char room[40];
     heti_t_text t = heti_t_text_in(room, sizeof room);
-    het_json json;
     double value = 0;
     heti_t_format(&t, "%ue%d", mantissa, HETI_T_CAST(int64_t, exponent));
-    json = het_json_start(room, t.length);
+    het_json json = het_json_start(room, t.length);
     return het_json_real(&json, &value) ? value : 0;
 }
 
@@ -559,7 +549,6 @@ static inline int heti_t_key(het_json *j, const char *const *keys) {
 
 /* With as many digits as a reader needs to get the same number back. */
 static inline void heti_t_real(heti_t_text *t, double value) {
-    uint64_t mantissa;
     int exponent = 0;
     if (value != value || value > 1e308 || value < -1e308) { heti_t_put(t, "null"); return; }
     value = heti_t_sign(t, value);
@@ -567,16 +556,15 @@ static inline void heti_t_real(heti_t_text *t, double value) {
         heti_t_unsigned(t, HETI_T_CAST(uint64_t, value));
         return;
     }
-    mantissa = heti_t_shortest(value, &exponent);
+    const uint64_t mantissa = heti_t_shortest(value, &exponent);
     heti_t_layout(t, mantissa, exponent, 0, 1, 0);
 }
 
 /* Nine digits: as exact as any measurement, and what a file holds without loss. */
 static inline double heti_t_short(double value) {
     int exponent;
-    uint64_t mantissa;
     if (!(value > 1e-290 && value < 1e290)) return 0;
-    mantissa = heti_t_leading(value, 9, &exponent);
+    const uint64_t mantissa = heti_t_leading(value, 9, &exponent);
     return heti_t_decimal(mantissa, exponent);
 }
 
@@ -769,8 +757,7 @@ extern "C" {
 #define HETI_T_DEPTH 32
 
 HETRAIN_API het_json het_json_start(const char *text, size_t length) {
-    het_json j;
-    memset(&j, 0, sizeof j);
+    het_json j = HETI_T_ZEROS;
     j.text = text;
     j.length = length;
     return j;
@@ -790,6 +777,13 @@ static char heti_t_json_byte(const het_json *j) {
     return HETI_T_CAST(char, j->at < j->length ? j->text[j->at] : 0);
 }
 
+/* Steps over the byte under the cursor if it is this one. */
+static int heti_t_json_take(het_json *j, char byte) {
+    if (heti_t_json_byte(j) != byte) return 0;
+    j->at++;
+    return 1;
+}
+
 static void heti_t_json_space(het_json *j) {
     while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' ||
                                  j->text[j->at] == '\r'))
@@ -797,10 +791,9 @@ static void heti_t_json_space(het_json *j) {
 }
 
 HETRAIN_API het_json_kind het_json_peek(het_json *j) {
-    char c;
     if (j->rule) return HET_JSON_ERROR;
     heti_t_json_space(j);
-    c = heti_t_json_byte(j);
+    const char c = heti_t_json_byte(j);
     if (c == '{') return HET_JSON_OBJECT;
     if (c == '[') return HET_JSON_ARRAY;
     if (c == '"') return HET_JSON_STRING;
@@ -829,9 +822,8 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
     static const char heti_t_from[] = "\"\\/bfnrt", heti_t_into[] = "\"\\/\b\f\n\r\t";
     const char c = heti_t_json_byte(j);
     const char *found = c ? strchr(heti_t_from, c) : NULL;
-    int32_t high, low;
+    int32_t low;
     char point[4];
-    size_t count;
     if (found) {
         heti_t_char(to, heti_t_into[found - heti_t_from]);
         j->at++;
@@ -839,7 +831,7 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
     }
     if (c != 'u') return het_json_fail(j, "unknown escape in a string");
     j->at++;
-    high = heti_t_json_hex4(j);
+    int32_t high = heti_t_json_hex4(j);
     if (high < 0) return 0;
     if (high >= 0xDC00 && high < 0xE000) return het_json_fail(j, "lone surrogate in a string");
     if (high >= 0xD800 && high < 0xDC00) {
@@ -851,7 +843,7 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
         if (low < 0xDC00 || low >= 0xE000) return het_json_fail(j, "lone surrogate in a string");
         high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
     }
-    count = heti_t_utf8(HETI_T_CAST(uint32_t, high), point);
+    const size_t count = heti_t_utf8(HETI_T_CAST(uint32_t, high), point);
     for (size_t i = 0; i < count; i++) heti_t_char(to, point[i]);
     return 1;
 }
@@ -892,20 +884,14 @@ static size_t heti_t_json_digits(het_json *j) {
 static int heti_t_json_number_text(het_json *j, size_t *start) {
     if (het_json_peek(j) != HET_JSON_NUMBER) return het_json_fail(j, "a number was expected");
     *start = j->at;
-    if (heti_t_json_byte(j) == '-') j->at++;
-    if (heti_t_json_byte(j) == '0') j->at++;
-    else if (!heti_t_json_digits(j)) return het_json_fail(j, "a number needs digits");
+    (void)heti_t_json_take(j, '-');
+    if (!heti_t_json_take(j, '0') && !heti_t_json_digits(j)) return het_json_fail(j, "a number needs digits");
     if (heti_t_json_byte(j) >= '0' && heti_t_json_byte(j) <= '9') return het_json_fail(j, "a number starts with 0");
-    if (heti_t_json_byte(j) == '.') {
-        j->at++;
-        if (!heti_t_json_digits(j)) return het_json_fail(j, "a number needs digits behind its point");
-    }
-    if (heti_t_json_byte(j) == 'e' || heti_t_json_byte(j) == 'E') {
-        j->at++;
-        if (heti_t_json_byte(j) == '+' || heti_t_json_byte(j) == '-') j->at++;
-        if (!heti_t_json_digits(j)) return het_json_fail(j, "an exponent needs digits");
-    }
-    return 1;
+    if (heti_t_json_take(j, '.') && !heti_t_json_digits(j))
+        return het_json_fail(j, "a number needs digits behind its point");
+    if (!heti_t_json_take(j, 'e') && !heti_t_json_take(j, 'E')) return 1;
+    if (!heti_t_json_take(j, '+')) (void)heti_t_json_take(j, '-');
+    return heti_t_json_digits(j) > 0 || het_json_fail(j, "an exponent needs digits");
 }
 
 /* "-12" to an integer; 0: not written as an integer (2.0, 2e0, -0) or beyond int64. */
@@ -939,8 +925,7 @@ static double heti_t_round(double x) {
 
 /* Powers of ten that are exact in double. */
 static const double heti_t_ten[23] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
-                                    1e15, 1e16, 1e17, 1e18, 1e19,
-                                     1e20, 1e21, 1e22 };
+                                       1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
 
 /* digits * 10^scale with `high + low` carrying about 104 bits (double-double: T. J. Dekker 1971,
    products by fma), so that the one rounding that shows is the last. */
@@ -1038,27 +1023,21 @@ HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind) {
 }
 
 HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length) {
-    int object;
     if (j->rule) return 0;
-    object = (j->objects >> (j->depth - 1)) & 1;
+    const int object = (j->objects >> (j->depth - 1)) & 1;
     heti_t_json_space(j);
-    if (heti_t_json_byte(j) == (object ? '}' : ']')) {
-        j->at++;
+    if (heti_t_json_take(j, object ? '}' : ']')) {
         j->depth--;
         j->fresh = 0;
         return 0;
     }
-    if (!j->fresh) {
-        if (heti_t_json_byte(j) != ',')
-            return het_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
-        j->at++;
-    }
+    if (!j->fresh && !heti_t_json_take(j, ','))
+        return het_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
     j->fresh = 0;
     if (object) {
         if (!het_json_string(j, key, capacity, key_length)) return 0;
         heti_t_json_space(j);
-        if (heti_t_json_byte(j) != ':') return het_json_fail(j, "':' was expected");
-        j->at++;
+        if (!heti_t_json_take(j, ':')) return het_json_fail(j, "':' was expected");
     }
     return het_json_peek(j) != HET_JSON_ERROR;
 }
@@ -1158,9 +1137,10 @@ HETRAIN_API het_result het_model_put(het_model_desc *model, int64_t number, cons
                        s.kind == HET_SETTING_INTEGER ? "an integer" : "a number that a float holds");
 }
 
+#define HETI_T_BAD(error, ...) heti_t_fail((error), HET_ERR_INVALID, "het_model_parse: " __VA_ARGS__)
+
 /* Applies "key=value,key=value". A key may come once. */
 static het_result heti_t_settings(het_model_desc *m, const char *text, het_error *error) {
-    static const char heti_t_where[] = "het_model_parse";
     uint64_t seen = 0;
     while (*text) {
         const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
@@ -1169,23 +1149,21 @@ static het_result heti_t_settings(het_model_desc *m, const char *text, het_error
         het_setting s;
         int64_t n;
         if (name == item)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: '%p' is not key=value", heti_t_where, text, item);
+            return HETI_T_BAD(error, "'%p' is not key=value", text, item);
         for (n = 0; het_model_get(m, n, &s) && !heti_t_is(text, name, s.name); n++) heti_t_format(&l, " %s", s.name);
         if (s.name == NULL)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown key '%p', not one of%s", heti_t_where, text, name,
-                               list);
+            return HETI_T_BAD(error, "unknown key '%p', not one of%s", text, name, list);
         if (item - name - 1 >= sizeof value)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", heti_t_where,
-                               s.name);
+            return HETI_T_BAD(error, "the value of %s is longer than 63 bytes", s.name);
         if ((seen >> n) & 1)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is given twice", heti_t_where, s.name);
+            return HETI_T_BAD(error, "%s is given twice", s.name);
         seen |= UINT64_C(1) << n;
         memcpy(value, text + name + 1, item - name - 1);
         value[item - name - 1] = 0;
-        HETI_T_TRY(het_model_put(m, n, value, heti_t_where, error));
+        HETI_T_TRY(het_model_put(m, n, value, "het_model_parse", error));
         text += item;
         if (*text == ',' && !*++text)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", heti_t_where);
+            return HETI_T_BAD(error, "nothing follows the last ','");
     }
     return HET_OK;
 }
@@ -1201,25 +1179,22 @@ static het_result heti_t_preset_apply(het_model_desc *m, const char *family, con
             return heti_t_settings(m, heti_t_presets[i].settings, error);
         heti_t_format(&l, " %s", heti_t_presets[i].name);
     }
-    return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s: unknown preset '%p', not one of%s, and not "
-                       "key=value", family, text, length, list);
+    return HETI_T_BAD(error, "%s: unknown preset '%p', not one of%s, and not key=value", family, text, length, list);
 }
 
 HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, het_error *error) {
     het_model_desc m;
     het_error why;
-    size_t length;
     char list[128];
     heti_t_text l = heti_t_text_in(list, sizeof list);
     int i;
     if (!name || !model)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s is NULL", name ? "model" : "name");
-    length = strcspn(name, ":");
+        return HETI_T_BAD(error, "%s is NULL", name ? "model" : "name");
+    size_t length = strcspn(name, ":");
     for (i = 0; i < HETI_T_FAMILIES && !heti_t_is(name, length, heti_t_families[i].name); i++)
         heti_t_format(&l, " %s", heti_t_families[i].name);
     if (i == HETI_T_FAMILIES)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%p', not one of%s", name, length,
-                           list);
+        return HETI_T_BAD(error, "unknown family '%p', not one of%s", name, length, list);
     name += length + (name[length] == ':');
     memset(&m, 0, sizeof m);
     m.family = heti_t_families[i].family;
@@ -1238,11 +1213,10 @@ HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, 
 
 HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text, size_t capacity, size_t *length) {
     heti_t_text t = heti_t_text_in(text, capacity);
-    het_model_desc m;
     het_setting s;
     int i;
     if (!model || !length || (!text && capacity)) return HET_ERR_INVALID;
-    m = *model;
+    het_model_desc m = *model;
     HETI_T_TRY(het_model_complete(&m, NULL));
     for (i = 0; heti_t_families[i].family != m.family; i++) {}
     heti_t_put(&t, heti_t_families[i].name);
