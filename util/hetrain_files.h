@@ -568,7 +568,6 @@ HETRAIN_API int64_t het_element_bits(het_element element) {
 /* ---- bytes ---- */
 
 static const char *heti_f_reader_name(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
-static const char *heti_f_writer_name(const het_writer *to) { return to->name != NULL ? to->name : "(memory)"; }
 
 /* All `size` bytes at `offset`. */
 static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to, size_t size, het_error *error) {
@@ -587,7 +586,8 @@ static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to,
 
 static het_result heti_f_write(const het_writer *to, const void *from, size_t size, het_error *error) {
     if (size == 0 || to->write(to->user, from, size) == 0) return HET_OK;
-    return heti_t_fail(error, HET_ERR_IO, "%s: writing %z bytes failed", heti_f_writer_name(to), size);
+    return heti_t_fail(error, HET_ERR_IO, "%s: writing %z bytes failed", to->name != NULL ? to->name : "(memory)",
+                       size);
 }
 
 /* Little-endian numbers of 1 to 8 bytes. */
@@ -2875,6 +2875,8 @@ typedef enum heti_f_contents {
 } heti_f_contents;
 
 typedef struct heti_f_inventory {
+    het_ctx *ctx;
+    het_error *error;
     const het_allocator *allocator;   /* of the arrays, and of what is needed beside them */
     heti_f_pairs pairs;               /* the metadata, to be saved */
     heti_f_stored *stored;            /* [count] in table order */
@@ -2888,8 +2890,8 @@ static int heti_f_is_factor(const het_parameter_info *p) {
     return heti_f_ends_with(p->name, length, ".lora_A.weight") || heti_f_ends_with(p->name, length, ".lora_B.weight");
 }
 
-static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
-                                        het_error *error) {
+static het_result heti_f_inventory_fill(heti_f_inventory *all, heti_f_contents contents) {
+    const het_ctx *ctx = all->ctx;
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
     const int32_t slots = het_optimizer_slots(&het_get_desc(ctx)->optimizer);
     heti_f_stored first;
@@ -2911,17 +2913,19 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
             name = heti_t_text_behind(s->name, sizeof s->name);
             heti_t_format(&name, "/%s", of);
             if (name.length > 95)
-                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, of);
+                return heti_t_fail(all->error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, of);
         }
     }
     return HET_OK;
 }
 
 /* To be closed whatever is returned. */
-static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, int saving,
+static het_result heti_f_inventory_open(het_ctx *ctx, heti_f_contents contents, int saving,
                                         const het_allocator *a, heti_f_inventory *all, het_error *error) {
     const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) + 1 : 1;
     memset(all, 0, sizeof *all);
+    all->ctx = ctx;
+    all->error = error;
     all->allocator = a;
     if (saving)
         HETI_T_TRY(heti_f_pairs_open(&all->pairs, ctx, contents == HETI_F_STATE ? heti_f_text_state :
@@ -2931,7 +2935,7 @@ static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents cont
     all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
                                                              "descriptions of tensors", error));
     if (all->stored == NULL) return HET_ERR_OOM;
-    HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
+    HETI_T_TRY(heti_f_inventory_fill(all, contents));
     for (size_t i = 0; i < all->count; i++) {
         const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
         if (floats > all->floats) all->floats = floats;
@@ -2957,22 +2961,22 @@ static het_result heti_f_holds(het_element element, const float *values, int64_t
     return HET_OK;
 }
 
-static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, const heti_f_stored *s,
-                                     het_element element, const het_writer *to, het_error *error) {
-    HETI_T_TRY(heti_f_stored_pass(ctx, s, 0, s->what, all->values, all->values + s->count));
-    HETI_T_TRY(heti_f_holds(element, all->values, s->count, s->name, error));
-    return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, error);
+static het_result heti_f_save_tensor(const heti_f_inventory *all, size_t i, het_element element, const het_writer *to) {
+    const heti_f_stored *s = &all->stored[i];
+    HETI_T_TRY(heti_f_stored_pass(all->ctx, s, 0, s->what, all->values, all->values + s->count));
+    HETI_T_TRY(heti_f_holds(element, all->values, s->count, s->name, all->error));
+    return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, all->error);
 }
 
 /* Tensors [first, last) of the list as a file. to NULL: nothing is written. size not NULL: it gets
    the file's, and no tensor is read. */
-static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last,
-                                   het_element element, const het_writer *to, uint64_t *size, het_error *error) {
+static het_result heti_f_save_some(const heti_f_inventory *all, size_t first, size_t last, het_element element,
+                                   const het_writer *to, uint64_t *size) {
     const het_pair *pair = HETI_T_ITEMS(all->pairs.list, const het_pair);
     const size_t pairs = HETI_T_COUNT(all->pairs.list, het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
-                                                                       "descriptions of tensors", error));
+                                                                       "descriptions of tensors", all->error));
     het_result result;
     if (list == NULL) return HET_ERR_OOM;
     memset(list, 0, (last - first) * sizeof *list);
@@ -2985,12 +2989,11 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
         memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
     }
     result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair, HETI_T_CAST(int64_t, pairs),
-                                  all->allocator, &file, error);
+                                  all->allocator, &file, all->error);
     if (result == HET_OK && size != NULL) *size = file->size;
-    if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
+    if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, all->error);
     for (size_t i = 0; result == HET_OK && size == NULL && i < last - first; i++)
-        result = heti_f_save_tensor(ctx, all, &all->stored[first + HETI_T_CAST(size_t, file->tensor[i].number)],
-                                    element, to, error);
+        result = heti_f_save_tensor(all, first + HETI_T_CAST(size_t, file->tensor[i].number), element, to);
     het_safetensors_free(file);
     heti_f_memory_free(all->allocator, list, last - first, sizeof *list);
     return result;
@@ -3038,7 +3041,7 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
     if (allocator == NULL) allocator = heti_f_own(ctx);
     result = heti_f_inventory_open(ctx, contents, 1, allocator, &all, error);
-    if (result == HET_OK) result = heti_f_save_some(ctx, &all, 0, all.count, HET_ELEMENT_F32, to, size, error);
+    if (result == HET_OK) result = heti_f_save_some(&all, 0, all.count, HET_ELEMENT_F32, to, size);
     heti_f_inventory_close(&all);
     return result;
 }
@@ -3621,22 +3624,17 @@ static het_result heti_f_index_open(heti_f_index *x) {
     return HET_OK;
 }
 
-/* Every tensor of every file must have been in the map. The flags are then cleared for the
-   model. */
-static het_result heti_f_index_complete(heti_f_index *x) {
-    heti_f_located at = { NULL, NULL };
-    if (heti_f_unused(&x->saved, &at))
-        return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
-    for (size_t i = 0; i < x->saved.parts; i++)
-        memset(x->saved.part[i].used, 0, HETI_T_CAST(size_t, x->saved.part[i].file->tensors) + 1);
-    return HET_OK;
-}
-
+/* Every tensor of every file must be in the map, where there is one. The flags are then cleared for
+   the model. */
 static het_result heti_f_load_index(heti_f_index *x) {
+    heti_f_located at = { NULL, NULL };
     HETI_T_TRY(heti_f_index_open(x));
     if (x->text.data != NULL) {
         HETI_T_TRY(heti_f_index_walk(x, 1));
-        HETI_T_TRY(heti_f_index_complete(x));
+        if (heti_f_unused(&x->saved, &at))
+            return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
+        for (size_t i = 0; i < x->saved.parts; i++)
+            memset(x->saved.part[i].used, 0, HETI_T_CAST(size_t, x->saved.part[i].file->tensors) + 1);
     }
     return heti_f_load_tables(&x->saved);
 }
@@ -3682,20 +3680,15 @@ static int64_t heti_f_size_of(const het_model_desc *m, char size) {
     return (value + (size == 'T' ? 2 * m->kv_heads : 0)) * (heti_f_is_heads(size) ? m->head_size : 1);
 }
 
-/* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
-static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, char size) {
-    const het_setting setting = heti_f_size_setting(&s->model, size);
-    heti_t_format(t, "%s %d", heti_f_key_of(heti_f_in(&s->model), setting.name), setting.integer);
-    if (heti_f_is_heads(size)) heti_t_format(t, " of size %d", s->model.head_size);
-    heti_t_put(t, ": ");
-}
-
+/* "num_attention_heads 4 of size 8: tensor ...": a size is its key of config.json and its value. */
 static het_result heti_f_sizing_fail(const heti_f_sizing *s, char size, const char *name, size_t length,
                                      const char *what) {
     char key[80];
     heti_t_text t = heti_t_text_in(key, sizeof key);
-    heti_f_text_size(&t, s, size);
-    return HETI_F_WRONG(s->error, "%stensor %q %s", key, name, length, what);
+    const het_setting setting = heti_f_size_setting(&s->model, size);
+    heti_t_format(&t, "%s %d", heti_f_key_of(heti_f_in(&s->model), setting.name), setting.integer);
+    if (heti_f_is_heads(size)) heti_t_format(&t, " of size %d", s->model.head_size);
+    return HETI_F_WRONG(s->error, "%s: tensor %q %s", key, name, length, what);
 }
 
 static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t) {
@@ -3797,7 +3790,6 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
 /* ---- shards out ---- */
 
 typedef struct heti_f_export {
-    het_ctx *ctx;
     const het_folder *folder;         /* NULL: nothing is written */
     het_save_desc desc;
     heti_f_inventory all;
@@ -3839,7 +3831,7 @@ static het_result heti_f_export_file(const heti_f_export *e, const char *name, c
     het_result result, finished;
     if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->error));
     if (text == NULL)
-        result = heti_f_save_some(e->ctx, &e->all, first, last, e->desc.element, to, NULL, e->error);
+        result = heti_f_save_some(&e->all, first, last, e->desc.element, to, NULL);
     else result = to != NULL ? heti_f_write(to, text, size, e->error) : HET_OK;
     if (to == NULL) return result;
     finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->error : NULL);
@@ -3904,7 +3896,6 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     size_t length;
     het_result result;
     if (desc != NULL) *d = *desc;
-    e.ctx = ctx;
     e.folder = folder;
     e.error = error;
     if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
