@@ -3727,28 +3727,18 @@ static het_result heti_f_sizing_start(heti_f_sizing *s, const char *function, co
     return het_model_complete(&s->model, error);
 }
 
-static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
-    switch (need) {
-    case HETI_F_MAY: return 0;
-    case HETI_F_GATED: return m->activation == HET_SWIGLU;
-    case HETI_F_LEARNED: return m->position == HET_LEARNED;
-    case HETI_F_EQUAL: return m->heads == m->kv_heads;
-    case HETI_F_UNEQUAL: return m->heads != m->kv_heads;
-    case HETI_F_MUST:
-    default: return 1;
-    }
-}
-
 /* What no tensor has confirmed. A file may have a tensor with and without "transformer." before its
    name: then there are too many. */
 static het_result heti_f_sizing_end(const heti_f_sizing *s) {
+    const het_model_desc *m = &s->model;
+    const int needed[] = { 0, 1, m->activation == HET_SWIGLU, m->position == HET_LEARNED, m->heads == m->kv_heads,
+                           m->heads != m->kv_heads }; /* by heti_f_need */
     char text[64], name[64];
     for (int i = 0; i < HETI_F_NAMES; i++) {
         const heti_f_named *row = &heti_f_names[i];
         const int layers = strchr(row->name, '#') != NULL;
         heti_t_text t = heti_t_text_in(text, sizeof text), n = heti_t_text_in(name, sizeof name);
-        if ((row->families & heti_f_in(&s->model)) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
-            !heti_f_is_needed(&s->model, row->need))
+        if ((row->families & heti_f_in(m)) == 0 || s->seen[i] == (layers ? m->layers : 1) || !needed[row->need])
             continue;
         if (layers) heti_t_format(&t, "is there in %d layers", s->seen[i]);
         else heti_t_put(&t, s->seen[i] > 0 ? "is there twice" : "is missing");
@@ -4080,14 +4070,9 @@ static het_result heti_f_gguf_model(const heti_f_gguf *g) {
 /* The ways to cut text by the names llama.cpp knows them by; its llama-bpe ignores merges where a
    word is a token, dbrx cuts alike and does not. */
 static const char *heti_f_gguf_split(const het_tokenizer_info *info) {
-    switch (info->split) {
-    case HET_SPLIT_LLAMA3: return info->ignore_merges ? "llama-bpe" : "dbrx";
-    case HET_SPLIT_QWEN2: return info->ignore_merges ? NULL : "qwen2";
-    case HET_SPLIT_GPT2: return info->ignore_merges ? NULL : "gpt-2";
-    case HET_SPLIT_DEFAULT:
-    case HET_SPLIT_WHOLE: break;
-    }
-    return NULL;
+    if (info->split == HET_SPLIT_LLAMA3) return info->ignore_merges ? "llama-bpe" : "dbrx";
+    if (info->ignore_merges) return NULL;
+    return info->split == HET_SPLIT_QWEN2 ? "qwen2" : info->split == HET_SPLIT_GPT2 ? "gpt-2" : NULL;
 }
 
 static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g) {
