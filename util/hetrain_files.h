@@ -1617,20 +1617,14 @@ static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
 }
 
 static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *k) {
-    switch (k->special) {
-    case HETI_F_COPY: return heti_f_config_copy(c, k);
-    case HETI_F_ROPE: return heti_f_config_rope_object(c, k->key);
-    case HETI_F_ACT:
-    case HETI_F_ROPE_TYPE:
-    case HETI_F_LAYER_TYPES:
-    case HETI_F_ARCHITECTURES: return heti_f_config_words(c, k);
-    case HETI_F_OWN:
-    case HETI_F_MODEL_TYPE: /* read before everything else */
-        if (k->special == HETI_F_OWN) c->own = c->json.at;
+    if (k->special == HETI_F_COPY) return heti_f_config_copy(c, k);
+    if (k->special == HETI_F_ROPE) return heti_f_config_rope_object(c, k->key);
+    if (k->special == HETI_F_OWN) c->own = c->json.at;
+    if (k->special == HETI_F_OWN || k->special == HETI_F_MODEL_TYPE) { /* read after, and before, everything else */
         het_json_skip(&c->json);
         return heti_f_config_syntax(c);
-    default: return heti_f_config_say(c, k);
     }
+    return k->kind == HET_JSON_NUMBER || k->kind == HET_JSON_BOOL ? heti_f_config_say(c, k) : heti_f_config_words(c, k);
 }
 
 /* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are
