@@ -2596,6 +2596,14 @@ static void heti_f_memory_free(const het_allocator *a, void *pointer, size_t cou
     if (pointer != NULL) a->free(a->user, pointer, count * size + 1);
 }
 
+/* to: `count` elements, cleared, or that is the end of the call. */
+#define HETI_F_NEW(to, type, a, count, what, error)                                                               \
+    do {                                                                                                          \
+        (to) = HETI_T_CAST(type *, heti_f_memory((a), (count), sizeof(type), (what), (error)));                   \
+        if ((to) == NULL) return HET_ERR_OOM;                                                                     \
+        HETI_T_CLEAR((to), (count));                                                                              \
+    } while (0)
+
 static het_result heti_f_floats_of(const het_allocator *a, int64_t count, float **to, het_error *error) {
     *to = HETI_T_CAST(float *, heti_f_memory(a, HETI_T_CAST(size_t, count), sizeof **to, "floats for a tensor", error));
     return *to != NULL ? HET_OK : HET_ERR_OOM;
@@ -2926,9 +2934,7 @@ static het_result heti_f_inventory_open(het_ctx *ctx, heti_f_contents contents, 
                                      contents == HETI_F_FACTORS ? heti_f_text_factors : heti_f_text_made, a, error));
     all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
                                 het_parameter_count(ctx) * slots);
-    all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
-                                                             "descriptions of tensors", error));
-    if (all->stored == NULL) return HET_ERR_OOM;
+    HETI_F_NEW(all->stored, heti_f_stored, a, all->capacity, "descriptions of tensors", error);
     HETI_T_TRY(heti_f_inventory_fill(all, contents));
     for (size_t i = 0; i < all->count; i++) {
         const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
@@ -2969,11 +2975,9 @@ static het_result heti_f_save_some(const heti_f_inventory *all, size_t first, si
     const het_pair *pair = HETI_T_ITEMS(all->pairs.list, const het_pair);
     const size_t pairs = HETI_T_COUNT(all->pairs.list, het_pair);
     het_safetensors *file = NULL;
-    het_safetensor *list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
-                                                                       "descriptions of tensors", all->error));
+    het_safetensor *list;
     het_result result;
-    if (list == NULL) return HET_ERR_OOM;
-    memset(list, 0, (last - first) * sizeof *list);
+    HETI_F_NEW(list, het_safetensor, all->allocator, last - first, "descriptions of tensors", all->error);
     for (size_t i = first; i < last; i++) {
         het_safetensor *t = &list[i - first];
         t->name = all->stored[i].name;
@@ -3074,9 +3078,7 @@ typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *t
 static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error) {
     HETI_T_TRY(het_safetensors_read(&part->from, HETI_F_MODEL_TENSORS, heti_f_own(ctx), &part->file, error));
     const size_t flags = HETI_T_CAST(size_t, part->file->tensors) + 1;
-    part->used = HETI_T_CAST(unsigned char *, heti_f_memory(heti_f_own(ctx), flags, 1, "flags", error));
-    if (part->used == NULL) return HET_ERR_OOM;
-    memset(part->used, 0, flags);
+    HETI_F_NEW(part->used, unsigned char, heti_f_own(ctx), flags, "flags", error);
     return HET_OK;
 }
 
@@ -3606,10 +3608,7 @@ static void heti_f_index_close(heti_f_index *x) {
 static het_result heti_f_index_open(heti_f_index *x) {
     const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
     const size_t shards = HETI_T_COUNT(x->names, heti_f_shard_name);
-    x->saved.part = HETI_T_CAST(heti_f_part *, heti_f_memory(&x->allocator, shards, sizeof(heti_f_part), "files",
-                                                             x->saved.error));
-    if (x->saved.part == NULL) return HET_ERR_OOM;
-    memset(x->saved.part, 0, shards * sizeof(heti_f_part));
+    HETI_F_NEW(x->saved.part, heti_f_part, &x->allocator, shards, "files", x->saved.error);
     for (size_t i = 0; i < shards; i++) {
         HETI_T_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
         x->saved.parts++;
@@ -3862,8 +3861,7 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
     const size_t size = t.length;
-    index = HETI_T_CAST(char *, heti_f_memory(e->all.allocator, size, 1, "bytes for an index", e->error));
-    if (index == NULL) return HET_ERR_OOM;
+    HETI_F_NEW(index, char, e->all.allocator, size, "bytes for an index", e->error);
     t = heti_t_text_in(index, size + 1);
     heti_f_export_index(e, &t);
     const het_result result = heti_f_export_file(e, heti_f_index_file, index, size, 0, 0);
@@ -3892,8 +3890,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     HETI_T_TRY(heti_f_element_check(&d->element, "het_save_folder", error));
     if (heti_f_own_config(ctx, d->element, d->base, d->base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return HETI_F_WRONG(error, "het_save_folder: the model has no config.json, or base is no JSON object");
-    config = HETI_T_CAST(char *, heti_f_memory(&allocator, length, 1, "bytes for config.json", error));
-    if (config == NULL) return HET_ERR_OOM;
+    HETI_F_NEW(config, char, &allocator, length, "bytes for config.json", error);
     result = heti_f_own_config(ctx, d->element, d->base, d->base_length, config, length + 1, &length);
     if (result == HET_OK) result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, 1, &allocator, &e.all, error);
     if (result == HET_OK) result = heti_f_export_weights(&e);
