@@ -483,9 +483,8 @@ static void heti_tcp_sha_block(heti_tcp_sha *s) {
                (heti_tcp_turn(w[i - 2], 17) ^ heti_tcp_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(v, s->h, sizeof v);
     for (i = 0; i < 64; i++) {
-        const uint32_t one = v[7] + k[i] + w[i] + (heti_tcp_turn(v[4], 6) ^ heti_tcp_turn(v[4],
-            11) ^ heti_tcp_turn(v[4], 25)) +
-                             ((v[4] & v[5]) ^ (~v[4] & v[6]));
+        const uint32_t one = v[7] + k[i] + w[i] + ((v[4] & v[5]) ^ (~v[4] & v[6])) +
+                             (heti_tcp_turn(v[4], 6) ^ heti_tcp_turn(v[4], 11) ^ heti_tcp_turn(v[4], 25));
         const uint32_t two = (heti_tcp_turn(v[0], 2) ^ heti_tcp_turn(v[0], 13) ^ heti_tcp_turn(v[0], 22)) +
                              ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof *v);
@@ -1501,8 +1500,7 @@ static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, siz
 
 static const het_transport_iface heti_tcp_iface = {
     HETRAIN_TRANSPORT_VERSION, "tcp", heti_tcp_processes, heti_tcp_process, heti_tcp_isend, heti_tcp_irecv,
-        heti_tcp_test, heti_tcp_silence,
-    heti_tcp_abort, heti_tcp_aborted, heti_tcp_last_error
+    heti_tcp_test, heti_tcp_silence, heti_tcp_abort, heti_tcp_aborted, heti_tcp_last_error
 };
 
 /* ---- open: sockets --------------------------------------------------------------------------- */
@@ -2497,9 +2495,8 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
         if (p == m->process) continue;
         peer->in = rest;
         peer->out = rest + HETI_TCP_IN;
-        for (int i = 0; i < HETI_TCP_PLACES; i++) {
-            heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT)) +
-                            i;
+        heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT));
+        for (int i = 0; i < HETI_TCP_PLACES; i++, place++) {
             place->next = peer->places;
             peer->places = place;
         }
