@@ -2398,11 +2398,10 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
         row = heti_f_row_of(heti_f_in(model), 0, own.name, HETI_T_CAST(size_t, end - own.name), &layer);
     if (row == NULL || row->targets != HETI_F_QKV || strlen(own.name) >= sizeof name) return -1;
     for (int i = 0; i < 3; i++) {
-        het_parameter_info other;
         memcpy(name, own.name, strlen(own.name) + 1);
         name[end - own.name - 1] = heti_f_letters[i];
         s->part[i] = heti_f_neighbour(ctx, p, name);
-        other = heti_f_parameter(ctx, s->part[i]);
+        const het_parameter_info other = heti_f_parameter(ctx, s->part[i]);
         s->rows[i] = other.rows;
         if (other.rows == 0 || other.columns != own.columns) return -1;
         if (model->family == HET_NEOX && (other.rows != own.rows || own.rows % model->head_size != 0)) return -1;
@@ -4428,9 +4427,8 @@ static int64_t heti_f_peft_targets(const het_model_desc *model, const char *targ
     int64_t targets = 0, layer;
     for (int i = 0; i < HETI_F_NAMES; i++) {
         const heti_f_named *row = &heti_f_names[i];
-        int whole;
         if ((row->families & heti_f_in(model)) == 0 || row->targets == 0) continue;
-        whole = heti_f_is_called(target, length, row->name, &layer);
+        const int whole = heti_f_is_called(target, length, row->name, &layer);
         if (!whole && !heti_f_meant(heti_f_module_name(row), target, length)) continue;
         targets |= row->targets;
         if (named != NULL) named[i] += whole;
@@ -4798,10 +4796,9 @@ static het_result heti_f_adapter_merge(het_ctx *ctx, float *factors, int64_t lar
         const het_parameter_info info = heti_f_parameter(ctx, p);
         char name[96]; /* of the matrix, which is in the same unit */
         heti_t_text t = heti_t_text_in(name, sizeof name);
-        int64_t base;
         if (!info.adapter || !heti_f_ends_with(info.name, strlen(info.name), ".lora_A.weight")) continue;
         heti_t_format(&t, "%p.weight", info.name, strlen(info.name) - strlen(".lora_A.weight"));
-        base = heti_f_neighbour(ctx, p, name);
+        const int64_t base = heti_f_neighbour(ctx, p, name);
         if (base < 0)
             return heti_t_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix", info.name);
         HETI_T_TRY(heti_f_adapter_add(ctx, p, base, factors, factors + largest, factors + 2 * largest));
@@ -5007,13 +5004,12 @@ static het_result heti_f_disk_clear(const het_disk *d, const char *path, het_err
     int number;
     for (;;) {
         heti_f_one_name one;
-        heti_f_path file;
         one.name[0] = 0;
         HETI_F_DISK(d, number, d->list(d->user, path, heti_f_keep_name, &one));
         if (number == d->absent) return HET_OK;
         if (number != 0 && number != -1) return heti_f_disk_fail(d, "list", path, number, error);
         if (one.name[0] == 0) break;
-        file = heti_f_path_of(path, one.name);
+        const heti_f_path file = heti_f_path_of(path, one.name);
         HETI_F_DISK_TRY(d, d->remove(d->user, file.text), "remove", file.text, error);
     }
     HETI_F_DISK_TRY(d, d->remove(d->user, path), "remove", path, error);
@@ -5740,10 +5736,9 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
     HETI_T_TRY(heti_f_seek(s, error));
     heti_f_offer *c = HETI_T_ITEMS(s->found, heti_f_offer);
     for (size_t left = HETI_T_COUNT(s->found, heti_f_offer); left > 0; left--) {
-        het_result result;
         for (best = 0, i = 1; i < left; i++)
             if (heti_f_offer_before(s, &c[i], &c[best])) best = i;
-        result = heti_f_try_candidate(s, &c[best], saved, &own);
+        const het_result result = heti_f_try_candidate(s, &c[best], saved, &own);
         if (result == HET_OK) return HET_OK;
         if (result == HET_ERR_OOM) return heti_t_fail(error, result, "%s", own.text);
         if (first.text[0] == 0) first = own;

@@ -915,11 +915,10 @@ static int heti_tcp_fill_large(heti_tcp_peer *p) {
 /* Puts into `out` what can go, until a chunk follows it. */
 static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p) {
     while (p->chunk_left == 0 && !p->bye_sent) {
-        heti_tcp_line *line;
         if (p->out_begin == p->out_end) p->out_begin = p->out_end = 0;
         heti_tcp_fill_control(m, p);
         if (HETI_TCP_OUT - p->out_end < 2 * HETI_TCP_FRAME + HETI_TCP_EAGER) return;
-        line = heti_tcp_call(p, HETI_TCP_SMALL);
+        heti_tcp_line *line = heti_tcp_call(p, HETI_TCP_SMALL);
         if (line != NULL) {
             heti_tcp_fill_small(m, p, line);
             continue;
@@ -971,14 +970,12 @@ static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
     size_t written = 0;
     while (written < budget) {
         const unsigned char *more = zeros;
-        size_t more_size;
-        ssize_t n;
         heti_tcp_fill(m, p);
-        more_size = p->chunk_left;
+        size_t more_size = p->chunk_left;
         if (p->chunk != NULL) more = p->chunk->from + p->chunk->moved;
         else if (more_size > sizeof zeros) more_size = sizeof zeros;
         if (p->out_begin == p->out_end && more_size == 0) return 0;
-        n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more, more_size);
+        const ssize_t n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more, more_size);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) p->full = 1;
@@ -1176,7 +1173,7 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
     size_t got = 0;
     while (got < budget) {
         unsigned char *direct = p->source != NULL && p->source_left > 0 ? heti_tcp_target(p) : NULL;
-        size_t asked, n;
+        size_t asked;
         const ssize_t result = heti_tcp_receive(p, &asked, direct);
         if (result < 0 && errno == EINTR) continue;
         if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
@@ -1185,7 +1182,7 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
             return 0;
         }
         p->heard_now = 1;
-        n = HETI_CAST(size_t, result);
+        const size_t n = HETI_CAST(size_t, result);
         got += n;
         if (direct != NULL) {
             const size_t part = n < p->source_left ? n : p->source_left;
