@@ -795,8 +795,15 @@ static void heti_s_exchange(int64_t *a, int64_t *b) {
     if ((to) == NULL) return HETI_S_BAD(error, "%s: " #to " is NULL", call); \
     *(to) = NULL; } while (0)
 
-/* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
-   `count`: none. */
+/* A struct of zeros. */
+#define HETI_S_CLEARED(type, name) type name; memset(&name, 0, sizeof name)
+
+/* Of two arguments of a call neither may be NULL. */
+#define HETI_S_NEEDED(call, first, second) do { \
+    if ((first) == NULL || (second) == NULL) \
+        return HETI_S_BAD(error, "%s: %s is NULL", call, (first) == NULL ? #first : #second); } while (0)
+
+/* Which of `count` structs of `size` bytes, which begin with names, is called so; `count`: none. */
 static int64_t heti_s_named(const void *list, size_t size, int64_t count, const char *name) {
     const char *at = HETI_T_CAST(const char *, list);
     int64_t i;
@@ -812,15 +819,19 @@ enum {
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
 };
 
-/* het_unit_time and het_stage_cost begin with them in this order, which is that of F, B, I and W
-   among actions. */
+/* het_unit_time and het_stage_cost begin with them in this order, that of actions F, B, I and W. */
 static het_cost *heti_s_curve_of(void *of, int what) { return HETI_T_CAST(het_cost *, of) + what; }
 static het_cost heti_s_curve(const void *of, int what) { return HETI_T_CAST(const het_cost *, of)[what]; }
 
+/* Adds structs of numbers alone. */
+static void heti_s_add_numbers(void *to, const void *from, size_t size, double factor) {
+    double *sum = HETI_T_CAST(double *, to);
+    const double *add = HETI_T_CAST(const double *, from);
+    for (size_t i = 0; i < size / sizeof *sum; i++) sum[i] += add[i] * factor;
+}
+
 static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
-    to->base += from.base * factor;
-    to->token += from.token * factor;
-    to->pair += from.pair * factor;
+    heti_s_add_numbers(to, &from, sizeof from, factor);
 }
 
 #define HETI_S_ROOM(type, count) HETI_T_TAKE(arena, type, count)
@@ -1061,13 +1072,12 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     /* of a head's columns int(E fraction) rotate, a whole number of pairs */
     const double rotating = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
     const het_device *device = d->unit[0].info.device;
-    het_op rounds;
     heti_t_text name = heti_t_text_in(profile->model, sizeof profile->model);
     heti_t_put(&name, model);
     profile->dtype = d->desc.dtype;
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
-    memset(&rounds, 0, sizeof rounds);
+    HETI_S_CLEARED(het_op, rounds);
     rounds.kind = HET_OP_ROUND;
     profile->rounded_bytes = d->desc.dtype == HET_BF16 && device != NULL &&
                              device->iface->supports(device->self, &rounds) ? 2 : 0;
@@ -1217,8 +1227,7 @@ static het_result heti_s_describe(const het_desc *desc, const char *model, int64
                                   het_error *error) {
     het_description *half = NULL;
     het_error why = { HET_OK, "" };
-    het_profile count;
-    memset(&count, 0, sizeof count);
+    HETI_S_CLEARED(het_profile, count);
     count.devices = devices;
     count.links = links;
     *whole = NULL;
@@ -1283,8 +1292,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
     const double rows = r->own;
     const int whole = stage->recompute == HET_RECOMPUTE_STAGE, apart = whole && !split;
     double made = 0; /* by the units so far, for as long as the stage goes back */
-    het_stage_memory m;
-    memset(&m, 0, sizeof m);
+    HETI_S_CLEARED(het_stage_memory, m);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = heti_s_kind_at(profile, u);
         const int again = heti_s_is_again(profile, stage, u), columns = r->columns > 0 && !k->loss;
@@ -1687,8 +1695,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     const het_plan *plan = h->plan;
     const double tokens = heti_s_real(shape->tokens);
     int64_t count, other;
-    het_needs none;
-    memset(&none, 0, sizeof none);
+    HETI_S_CLEARED(het_needs, none);
     for (int64_t r = 0; r < plan->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         if (plan->updates > 1 || (team != NULL && team->columns != 0)) h->boxes = 1;
@@ -1777,7 +1784,6 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
 
 HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
                                           const het_shape *shape, het_memory *memory, het_error *error) {
-    heti_s_holding h;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return HETI_S_BAD(error, "het_profile_memory: a pointer is NULL");
     if (plan->units != profile->units)
@@ -1786,7 +1792,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
         return HETI_S_BAD(error, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens,
                           shape->sequences, shape->granule);
-    memset(&h, 0, sizeof h);
+    HETI_S_CLEARED(heti_s_holding, h);
     h.profile = profile;
     h.plan = plan;
     HETI_T_TRY(heti_s_check_profile(profile, "het_profile_memory", error));
@@ -1828,19 +1834,16 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
 /* Adds what a unit moves in a team by columns. */
 static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
                              const het_device_profile *device, double slowness) {
-    het_column_moves own = *from; /* numbers alone */
-    double *sum = HETI_T_CAST(double *, HETI_T_CAST(void *, to));
-    const double *add = HETI_T_CAST(const double *, HETI_T_CAST(const void *, &own));
+    het_column_moves own = *from;
     for (int way = 0; way < 2; way++) {
         own.linked[way] = own.linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
         own.linked_base[way] = own.linked_base[way] * device->product_element * slowness;
     }
-    for (size_t i = 0; i < sizeof own / sizeof *sum; i++) sum[i] += add[i];
+    heti_s_add_numbers(to, &own, sizeof own, 1);
     to->kept_byte = device->message_byte * slowness;
 }
 
-/* Whether a stage recomputes as a whole: then units without a backward pass do as well, if there
-   are others. */
+/* Whether a stage recomputes as a whole: units without a backward pass too, if there are others. */
 static int heti_s_is_whole(const het_profile *profile, const het_stage *stage) {
     int64_t u = stage->unit_begin;
     while (u < stage->unit_end && heti_s_is_idle(profile, u)) u++;
@@ -2098,12 +2101,9 @@ static int64_t heti_s_members_before(const het_plan *plan, int64_t g) {
 HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
                                          het_error *error) {
-    heti_s_costing c;
-    heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
     HETI_S_OUTPUT("het_profile_costs", costs);
-    if (profile == NULL || plan == NULL)
-        return HETI_S_BAD(error, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
+    HETI_S_NEEDED("het_profile_costs", profile, plan);
     if (plan->units != profile->units)
         return HETI_S_BAD(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
                           profile->units);
@@ -2111,7 +2111,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
         return HETI_S_BAD(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
                           cluster->ranks);
     HETI_T_TRY(heti_s_check_profile(profile, "het_profile_costs", error));
-    memset(&c, 0, sizeof c);
+    HETI_S_CLEARED(heti_s_costing, c);
     HETI_T_TRY(heti_t_choose(allocator, &c.to.allocator, error, "het_profile_costs"));
     c.held.profile = profile;
     c.held.plan = plan;
@@ -2119,12 +2119,11 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.beside = together != HET_NO;
     c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
-    het_result result = heti_t_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs",
-                                      error);
-    if (result == HET_OK) result = heti_s_fill_costs(&c, error);
-    c.to.size = arena.size;
-    if (result == HET_OK) *costs = HETI_T_CAST(het_plan_costs *, memcpy(arena.base, &c.to, sizeof c.to));
-    else heti_t_arrays_free(&arena, &c.to.allocator);
+    het_plan_costs *made = HETI_T_CAST(het_plan_costs *, heti_s_make(&c, sizeof c.to, &c.to.size, heti_s_costs_cut,
+                                                                     &c.to.allocator, "het_profile_costs", error));
+    const het_result result = made != NULL ? heti_s_fill_costs(&c, error) : HET_ERR_OOM;
+    if (result == HET_OK) *made = c.to, *costs = made;
+    else het_plan_costs_free(made);
     heti_t_arrays_free(&c.held.arena, &c.to.allocator);
     return result;
 }
@@ -2156,8 +2155,7 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
                                           het_choice timeline, const het_allocator *allocator,
                                           het_simulation **simulation, het_error *error) {
     HETI_S_OUTPUT("het_simulate_costs", simulation);
-    if (plan == NULL || costs == NULL)
-        return HETI_S_BAD(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+    HETI_S_NEEDED("het_simulate_costs", plan, costs);
     (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
     const double beside = 1 - (*simulation)->bubble;
@@ -2169,12 +2167,16 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
 
 /* ---- shares of a team ---- */
 
+/* Seconds of the slowest member, heads of each, granules before it. */
+typedef struct heti_s_division {
+    double seconds;
+    int64_t heads[HETRAIN_MAX_TEAM], cut[HETRAIN_MAX_TEAM + 1];
+} heti_s_division;
+
 typedef struct heti_s_divide {
     const het_divide_desc *d;
     double length;                    /* of a sequence, in parts of the micro-batch */
-    int64_t heads[HETRAIN_MAX_TEAM], cut[HETRAIN_MAX_TEAM + 1];
-    double best;                      /* of the slowest member, and how */
-    int64_t best_heads[HETRAIN_MAX_TEAM], best_cut[HETRAIN_MAX_TEAM + 1];
+    heti_s_division now, best;
 } heti_s_divide;
 
 /* Of the queries before `end`, a part of the micro-batch; of all they come to 1. */
@@ -2188,51 +2190,45 @@ static double heti_s_member_seconds(const heti_s_divide *s, int64_t m, int64_t b
     const het_divide_desc *d = s->d;
     const het_cost *f = &d->member[m].forward, *b = &d->member[m].backward;
     const double all = heti_s_real(d->granules), low = heti_s_real(begin) / all, high = heti_s_real(end) / all;
-    const double part = d->heads > 0 ? heti_s_real(s->heads[m]) / heti_s_real(d->heads) :
+    const double part = d->heads > 0 ? heti_s_real(s->now.heads[m]) / heti_s_real(d->heads) :
                         heti_s_seen(s, high) - heti_s_seen(s, low);
     return f->base + b->base + (f->token + b->token) * d->tokens * (high - low) + (f->pair + b->pair) * d->pairs * part;
 }
 
 /* Every member takes the longest run that keeps the bound: what it leaves is a part of what another
-   choice would leave, and costs no more. Returns what the slowest takes; -1: the last granules are
-   left over. */
-static double heti_s_divide_within(heti_s_divide *s, double bound) {
-    double slowest = 0;
+   choice would leave, and costs no more. 0: the last granules are left over. */
+static int heti_s_divide_within(heti_s_divide *s, double bound) {
+    heti_s_division *to = &s->now;
     int64_t m, low, high;
-    for (s->cut[0] = m = 0; m < s->d->members; m++) {
-        low = s->cut[m];
+    for (to->seconds = 0, to->cut[0] = m = 0; m < s->d->members; m++) {
+        low = to->cut[m];
         high = s->d->granules;
-        if (heti_s_member_seconds(s, m, low, low) > bound) return -1;
+        if (heti_s_member_seconds(s, m, low, low) > bound) return 0;
         while (low < high) {
             const int64_t middle = low + (high - low + 1) / 2;
-            if (heti_s_member_seconds(s, m, s->cut[m], middle) <= bound) low = middle;
+            if (heti_s_member_seconds(s, m, to->cut[m], middle) <= bound) low = middle;
             else high = middle - 1;
         }
-        s->cut[m + 1] = low;
-        heti_s_most(&slowest, heti_s_member_seconds(s, m, s->cut[m], low));
+        to->cut[m + 1] = low;
+        heti_s_most(&to->seconds, heti_s_member_seconds(s, m, to->cut[m], low));
     }
-    return s->cut[m] == s->d->granules ? slowest : -1;
+    return to->cut[m] == s->d->granules;
 }
 
-/* The best cut for s->heads, by bisection of the bound, where it is better than the best so far.
-   Returns whether it is. */
+/* The best cut for s->now.heads, by bisection of the bound, where it is better than the best so
+   far. Returns whether it is. */
 static int heti_s_divide_rows(heti_s_divide *s) {
-    double low = 0, high = s->best;
+    double low = 0, high = s->best.seconds;
     int better = 0;
     for (int turn = 0; turn < 200 && high - low > 1e-13 * high; turn++) {
         const double middle = turn == 0 ? high * (1 - 1e-12) : low + (high - low) / 2;
-        const double slowest = heti_s_divide_within(s, middle);
-        if (slowest < 0) {
-            if (turn == 0) break;
-            low = middle;
-            continue;
-        }
-        high = slowest;
-        HETI_T_COPY(s->best_heads, s->heads, s->d->members);
-        HETI_T_COPY(s->best_cut, s->cut, s->d->members + 1);
-        better = 1;
+        if (heti_s_divide_within(s, middle)) {
+            s->best = s->now;
+            high = s->now.seconds;
+            better = 1;
+        } else if (turn == 0) break;
+        else low = middle;
     }
-    s->best = high;
     return better;
 }
 
@@ -2240,13 +2236,13 @@ static int heti_s_divide_rows(heti_s_divide *s) {
 static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
     const int64_t rest = s->d->members - m - 1;
     if (rest == 0) {
-        s->heads[m] = left;
+        s->now.heads[m] = left;
         (void)heti_s_divide_rows(s);
         return;
     }
-    for (s->heads[m] = 1; s->heads[m] <= left - rest; s->heads[m]++) {
-        if (heti_s_member_seconds(s, m, 0, 0) >= s->best) break;
-        heti_s_divide_heads(s, m + 1, left - s->heads[m]);
+    for (s->now.heads[m] = 1; s->now.heads[m] <= left - rest; s->now.heads[m]++) {
+        if (heti_s_member_seconds(s, m, 0, 0) >= s->best.seconds) break;
+        heti_s_divide_heads(s, m + 1, left - s->now.heads[m]);
     }
 }
 
@@ -2255,32 +2251,32 @@ static void heti_s_divide_many(heti_s_divide *s) {
     const het_divide_desc *d = s->d;
     double part[HETRAIN_MAX_TEAM], sum = 0;
     const int64_t moved = 1 + d->heads / 4096;
-    int64_t left = d->heads;
+    int64_t *heads = s->now.heads, left = d->heads;
     for (int64_t m = 0; m < d->members; m++) {
         const double pair = d->member[m].forward.pair + d->member[m].backward.pair;
         sum += part[m] = pair > 0 ? 1 / pair : 1;
     }
     for (int64_t m = 0; m < d->members; m++) {
         part[m] *= heti_s_real(d->heads) / sum;
-        s->heads[m] = heti_s_max(1, heti_s_whole(part[m]));
-        left -= s->heads[m];
+        heads[m] = heti_s_max(1, heti_s_whole(part[m]));
+        left -= heads[m];
     }
     for (; left != 0; left += left < 0 ? 1 : -1) {
         const int64_t step = left > 0 ? 1 : -1;
         int64_t best = -1;
         for (int64_t m = 0; m < d->members; m++)
-            if (s->heads[m] + step >= 1 && (best < 0 || heti_s_real(step) * (part[m] - heti_s_real(s->heads[m]) -
-                                                        part[best] + heti_s_real(s->heads[best])) > 0))
+            if (heads[m] + step >= 1 && (best < 0 || heti_s_real(step) * (part[m] - heti_s_real(heads[m]) - part[best] +
+                                                                          heti_s_real(heads[best])) > 0))
                 best = m;
-        s->heads[best] += step;
+        heads[best] += step;
     }
     (void)heti_s_divide_rows(s);
     for (int64_t m = 0; m < d->members; m++)
         for (int64_t k = 0; k < d->members; k++) {
-            HETI_T_COPY(s->heads, s->best_heads, d->members);
-            if (m == k || s->heads[m] <= moved) continue;
-            s->heads[m] -= moved;
-            s->heads[k] += moved;
+            s->now = s->best;
+            if (m == k || heads[m] <= moved) continue;
+            heads[m] -= moved;
+            heads[k] += moved;
             if (heti_s_divide_rows(s)) k = -1; /* all others again */
         }
 }
@@ -2288,7 +2284,6 @@ static void heti_s_divide_many(heti_s_divide *s) {
 HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_member *member, double *seconds,
                                        het_error *error) {
     const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
-    heti_s_divide s;
     if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
         return HETI_S_BAD(error, "het_team_divide: a pointer is NULL, or a struct was not cleared");
     if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
@@ -2297,19 +2292,19 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
         return HETI_S_BAD(error, "het_team_divide: %d members, %d granules of %e tokens, %e pairs, %e sequences, %d "
                           "heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
                           desc->heads);
-    memset(&s, 0, sizeof s);
+    HETI_S_CLEARED(heti_s_divide, s);
     s.d = desc;
     s.length = 1 / sequences;
-    s.best = 1e300;
+    s.best.seconds = 1e300;
     if (desc->heads == 0) (void)heti_s_divide_rows(&s);
     else heti_s_divide_many(&s); /* stays where none is faster: even for alike members */
     if (desc->heads > 0 && desc->heads <= 256 && desc->members <= 4) heti_s_divide_heads(&s, 0, desc->heads);
     for (int64_t m = 0; m < desc->members; m++) {
-        member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
+        member[m].share = heti_s_real(s.best.cut[m + 1] - s.best.cut[m]);
         member[m].group = desc->heads > 0 ? 0 : m;
-        member[m].heads = s.best_heads[m];
+        member[m].heads = s.best.heads[m];
     }
-    if (seconds != NULL) *seconds = s.best;
+    if (seconds != NULL) *seconds = s.best.seconds;
     return HET_OK;
 }
 
@@ -2333,6 +2328,7 @@ typedef struct heti_s_reader {
     const char *call;
     het_profile count, *to;           /* of this pass, and the fields that are no arrays; NULL: only counts */
     int last;                         /* names can be looked up */
+    uint32_t seen;                    /* keys of the object that was read last */
     het_cluster *cluster;             /* NULL: only counts */
     het_hardware *hardware;
     int64_t ranks, groups;
@@ -2398,14 +2394,12 @@ static het_result heti_s_bad_number(const heti_s_reader *r, size_t at, const cha
 }
 
 /* Goes through an object, whose keys are read into the fields of `to`; `what`: for errors before
-   the first key. *seen: which were there, or NULL. A value that is no JSON ends it here. */
-static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, const char *what, void *to,
-                                     uint32_t *seen) {
+   the first key. r->seen: which were there. A value that is no JSON ends it here. */
+static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, const char *what, void *to) {
     char name[64] = "";
     size_t length;
     uint32_t there = 0;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, name, sizeof name, &length)) {
+    for (het_json_enter(&r->json, HET_JSON_OBJECT); het_json_next(&r->json, name, sizeof name, &length);) {
         const heti_s_key *key = form->key;
         while (key->name != NULL && (length >= sizeof name || strcmp(name, key->name) != 0)) key++;
         if (key->name == NULL) return heti_s_bad(r, name, form->unknown);
@@ -2413,7 +2407,7 @@ static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, 
         there |= UINT32_C(1) << (key - form->key);
         HETI_T_TRY(key->read(r, key, HETI_T_CAST(char *, to) + key->at));
     }
-    if (seen != NULL) *seen = there;
+    r->seen = there;
     if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : what, "");
     for (int i = 0; i < 32; i++)
         if ((form->needed & ~there) >> i & 1u)
@@ -2425,8 +2419,8 @@ static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, 
 /* A list; `to` is the number of its elements so far. */
 static het_result heti_s_read_list(heti_s_reader *r, const heti_s_key *key, void *to) {
     int64_t *count = HETI_T_CAST(int64_t *, to);
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); ++*count) HETI_T_TRY(key->each(r));
+    for (het_json_enter(&r->json, HET_JSON_ARRAY); het_json_next(&r->json, NULL, 0, NULL); ++*count)
+        HETI_T_TRY(key->each(r));
     return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key->name, "");
 }
 
@@ -2452,8 +2446,7 @@ static het_result heti_s_read_reals(heti_s_reader *r, const heti_s_key *key, voi
     const int curve = key->most == 3;
     double *value = HETI_T_CAST(double *, to);
     int64_t n = 0;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); n++) {
+    for (het_json_enter(&r->json, HET_JSON_ARRAY); het_json_next(&r->json, NULL, 0, NULL); n++) {
         if (n == key->most)
             return heti_s_bad(r, key->name, curve ? "more than [base, token, pair]" : "too many numbers");
         HETI_T_TRY(heti_s_read_real(r, key, &value[n]));
@@ -2532,8 +2525,7 @@ static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *
 static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to) {
     const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_S_MOST_UNITS);
     int64_t *uses = HETI_T_CAST(int64_t *, to), unit, before = -1;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
+    for (het_json_enter(&r->json, HET_JSON_ARRAY); het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
         HETI_T_TRY(heti_s_read_range(r, key->name, 0, units - 1, &unit));
         if (unit <= before) return heti_s_bad(r, key->name, "the units of a block must rise");
         if (r->to != NULL) r->to->use[r->count.uses] = unit;
@@ -2551,12 +2543,10 @@ static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, voi
     char name[64] = "";
     size_t length;
     int64_t kind, kinds = 0;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    for (; het_json_next(&r->json, name, sizeof name, &length); kinds++) {
-        het_unit_time time;
-        memset(&time, 0, sizeof time);
+    for (het_json_enter(&r->json, HET_JSON_OBJECT); het_json_next(&r->json, name, sizeof name, &length); kinds++) {
+        HETI_S_CLEARED(het_unit_time, time);
         HETI_T_TRY(heti_s_find_kind(r, name, &kind));
-        HETI_T_TRY(heti_s_read_object(r, &heti_s_time, name, &time, NULL));
+        HETI_T_TRY(heti_s_read_object(r, &heti_s_time, name, &time));
         if (times != NULL) times[kind] = time;
     }
     if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : key->name, "");
@@ -2594,8 +2584,7 @@ static double heti_s_field_get(const void *base, const heti_s_key *field, int64_
     return value;
 }
 
-/* Numbers as fields of the object that is open; those that are 0 are left out. between: stands
-   before the first. */
+/* Numbers as fields of the open object, without those that are 0. between: before the first. */
 static void heti_s_out_fields(heti_t_text *out, const char *between, const void *base, const heti_s_key *field) {
     for (; field->name != NULL; field++) {
         const int64_t count = field->read == heti_s_read_real ? 1 : field->read == heti_s_read_reals ? field->most : 0;
@@ -2694,7 +2683,7 @@ static het_result heti_s_read_kind(heti_s_reader *r) {
     static const heti_s_form heti_s_kind = { heti_s_kind_keys, "no such key", 1, "without a name" };
     het_unit_kind spare, *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
     memset(kind, 0, sizeof *kind);
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_kind, "kinds", kind, NULL));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_kind, "kinds", kind));
     if (r->to != NULL) HETI_T_TRY(heti_s_first_named(r, r->to->kind, sizeof *kind, r->count.kinds));
     return r->count.kinds < HETI_S_MOST_KINDS ? HET_OK : heti_s_bad(r, "kinds", "more than 256");
 }
@@ -2713,10 +2702,9 @@ static het_result heti_s_read_unit(heti_s_reader *r) {
 static het_result heti_s_read_block(heti_s_reader *r) {
     static const heti_s_form heti_s_block = { heti_s_block_keys, "no such key in a block", 3,
                                               "a block needs elements and units" };
-    het_block_profile block;
-    memset(&block, 0, sizeof block);
+    HETI_S_CLEARED(het_block_profile, block);
     block.first_use = r->count.uses;
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_block, "blocks", &block, NULL));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_block, "blocks", &block));
     if (r->to != NULL) r->to->block[r->count.blocks] = block;
     return HET_OK;
 }
@@ -2725,12 +2713,11 @@ static het_result heti_s_read_device(heti_s_reader *r) {
     static const heti_s_form heti_s_device = { heti_s_device_keys, "no such key of a device", 3,
                                                "a device needs a name and \"alone\"" };
     het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
-    uint32_t seen;
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_device, "devices", device, &seen));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_device, "devices", device));
     if (r->to == NULL) return HET_OK;
     HETI_T_TRY(heti_s_first_named(r, r->to->device, sizeof *device, r->count.devices));
-    if ((seen & 4u) == 0) HETI_T_COPY(device->together, device->alone, r->to->kinds);
+    if ((r->seen & 4u) == 0) HETI_T_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
 }
 
@@ -2738,13 +2725,13 @@ static het_result heti_s_read_link(heti_s_reader *r) {
     static const heti_s_form heti_s_link = { heti_s_link_keys, "no such key", 1, "without a name" };
     het_link_profile spare, *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
     memset(link, 0, sizeof *link);
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_link, "links", link, NULL));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_link, "links", link));
     return r->to == NULL ? HET_OK : heti_s_first_named(r, r->to->link, sizeof *link, r->count.links);
 }
 
 static het_result heti_s_read_bytes(heti_s_reader *r, const heti_s_key *key, void *to) {
     static const heti_s_form heti_s_bytes = { heti_s_byte_keys, "no such key in \"bytes\"", 0, "" };
-    return heti_s_read_object(r, &heti_s_bytes, key->name, to, NULL);
+    return heti_s_read_object(r, &heti_s_bytes, key->name, to);
 }
 
 /* One of two words, those of heti_s_words[key->most]. */
@@ -2799,7 +2786,7 @@ static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t len
         r->to = *profile;
         r->last = pass == 2;
         r->json = het_json_start(text, length);
-        HETI_T_TRY(heti_s_read_object(r, &heti_s_file, "", &r->count, NULL));
+        HETI_T_TRY(heti_s_read_object(r, &heti_s_file, "", &r->count));
         if (!het_json_end(&r->json)) return heti_s_bad(r, "", "");
         if (pass > 0) continue;
         if (r->count.units < 1 || r->count.kinds < 1)
@@ -2811,13 +2798,11 @@ static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t len
 
 HETRAIN_API het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator,
                                         het_profile **profile, het_error *error) {
-    heti_s_reader r;
     het_allocator own;
-    if (profile == NULL || text == NULL)
-        return HETI_S_BAD(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
+    HETI_S_NEEDED("het_profile_read", profile, text);
     *profile = NULL;
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_profile_read"));
-    memset(&r, 0, sizeof r);
+    HETI_S_CLEARED(heti_s_reader, r);
     r.error = error;
     r.call = "het_profile_read";
     const het_result result = heti_s_read_all(&r, text, length, &own, profile);
@@ -2938,15 +2923,17 @@ typedef struct heti_s_sample { int64_t tokens, length, granule; double pairs; } 
 /* What is measured beside calls. */
 enum { HETI_S_STEP, HETI_S_VERDICT, HETI_S_BEGIN, HETI_S_ACTION, HETI_S_RESTS };
 
-typedef struct heti_s_cell_time { double sum; int64_t count; } heti_s_cell_time;
+/* By call and sample: seconds and calls of the present step; their mean in each round. */
+typedef struct heti_s_call_now { double sum; int64_t count; } heti_s_calls_now[HETI_S_CALLS][HETI_S_SHAPES];
+typedef double heti_s_call_rounds[HETI_S_CALLS][HETI_S_SHAPES][HETI_S_ROUNDS];
 
 /* What one rank's probes see. */
 typedef struct heti_s_watch {
     const het_device *device;
     double input;                     /* of the backward input whose backward weight is to come */
     het_event *event;
-    heti_s_cell_time *now;            /* [kinds][HETI_S_CALLS][shapes] of the present step */
-    double *round;                    /* [kinds][HETI_S_CALLS][shapes][rounds] */
+    heti_s_calls_now *now;            /* [kinds] */
+    heti_s_call_rounds *round;        /* [kinds] */
     double rest[HETI_S_RESTS][HETI_S_ROUNDS]; /* of an element owned, owned, held; of an action */
     double all[HETI_S_ROUNDS];        /* seconds of all calls of a round */
 } heti_s_watch;
@@ -2975,11 +2962,6 @@ typedef struct heti_s_measure {
 typedef struct heti_s_probe { het_unit unit; heti_s_measure *measure; int64_t kind; } heti_s_probe;
 
 static double heti_s_now(const heti_s_measure *m) { return m->desc->now(m->desc->user); }
-/* Where a kind's call of a sample is in [kinds][HETI_S_CALLS][shapes], and how many there are. */
-static int64_t heti_s_cell(int64_t kind, int what, int64_t s) {
-    return (kind * HETI_S_CALLS + what) * HETI_S_SHAPES + s;
-}
-static int64_t heti_s_cells(const heti_s_measure *m) { return heti_s_cell(m->profile->kinds, 0, 0); }
 
 /* ---- probes ---- */
 
@@ -3010,8 +2992,8 @@ static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het
     for (int64_t s = 0; s < probe->measure->shapes; s++) {
         const heti_s_sample *sample = &probe->measure->sample[s];
         if (sample->tokens != view->tokens || sample->tokens != view->sequences * sample->length) continue;
-        watch->now[heti_s_cell(probe->kind, what, s)].sum += seconds;
-        watch->now[heti_s_cell(probe->kind, what, s)].count++;
+        watch->now[probe->kind][what][s].sum += seconds;
+        watch->now[probe->kind][what][s].count++;
         return;
     }
 }
@@ -3068,8 +3050,7 @@ static int heti_s_frozen(void *user, const char *parameter) {
 
 /* ---- what is run ---- */
 
-/* The longest run of units whose kinds repeat with a period of at most 8: [*first, *first + *period
-   *times). */
+/* The longest run of units whose kinds repeat, [*first, *first + *period *times): *period <= 8. */
 static void heti_s_repetition(const het_profile *profile, int64_t *first, int64_t *period, int64_t *times) {
     int64_t run;
     *first = *period = 0;
@@ -3191,22 +3172,6 @@ static double heti_s_median(double *value, int64_t count) {
     return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
 }
 
-/* Line through (x, y) of least relative errors: slope and what is left at 0, neither negative. */
-static void heti_s_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
-    double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, d;
-    for (int64_t i = 0; i < count; i++) {
-        const double w = y[i] > 0 ? 1 / (y[i] * y[i]) : 0;
-        n += w, sx += w * x[i], sy += w * y[i], sxx += w * x[i] * x[i], sxy += w * x[i] * y[i];
-    }
-    d = n * sxx - sx * sx;
-    *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
-    if (*slope < 0) *slope = 0;
-    *base = count > 0 && d > 0 ? (sy - *slope * sx) / n : 0;
-    if (*base >= 0) return;
-    *base = 0;
-    *slope = sxx > 0 ? sxy / sxx : 0;
-}
-
 /* What VERDICT takes of itself: that of the rank that comes last waits for nobody. */
 static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
     double least = 1e300;
@@ -3225,8 +3190,7 @@ static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
     return least < 1e300 ? least : 0;
 }
 
-/* What a step says: of calls the means, one value a round; of updates and overheads what the
-   timelines do. */
+/* What a step says: a round's mean of calls; of updates and overheads what the timelines do. */
 static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t round) {
     const double verdict = heti_s_verdict_time(ctx, m->ranks);
     for (int64_t r = 0; r < m->ranks; r++) {
@@ -3238,12 +3202,14 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         het_get_memory(ctx, r, &memory);
         held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
         owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
-        for (int64_t i = 0; i < heti_s_cells(m); i++) {
-            const heti_s_cell_time *cell = &watch->now[i];
-            if (cell->count > 0) watch->round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
-            calls += cell->sum;
-            if (i / HETI_S_SHAPES % HETI_S_CALLS == HETI_S_FORWARD) beside -= cell->sum;
-        }
+        for (int64_t k = 0; k < m->profile->kinds; k++)
+            for (int i = 0; i < HETI_S_CALLS * HETI_S_SHAPES; i++) {
+                const int call = i / HETI_S_SHAPES, shape = i % HETI_S_SHAPES;
+                const struct heti_s_call_now *now = &watch->now[k][call][shape];
+                if (now->count > 0) watch->round[k][call][shape][round] = now->sum / heti_s_real(now->count);
+                calls += now->sum;
+                if (call == HETI_S_FORWARD) beside -= now->sum;
+            }
         watch->all[round] = calls;
         for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
@@ -3294,7 +3260,7 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     double start = heti_s_now(m), now;
     for (round = -1; round < HETI_S_ROUNDS; round++) {
         m->learning = round < 0;
-        for (int64_t r = 0; r < m->ranks; r++) HETI_T_CLEAR(m->watch[r].now, heti_s_cells(m));
+        for (int64_t r = 0; r < m->ranks; r++) HETI_T_CLEAR(m->watch[r].now, m->profile->kinds);
         if (het_step(ctx, m->batch, m->ranks * m->shapes, &info) != HET_OK)
             return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
         if (m->learning) continue;
@@ -3315,11 +3281,9 @@ static het_result heti_s_measure_product(const heti_s_measure *m, const het_devi
     const het_device_iface *table = device->iface;
     double least[2] = { 1e300, 1e300 };
     het_result result = HET_OK;
-    het_view view;
-    het_op op;
     if (!table->host_memory || table->queues != NULL) return HET_OK;
-    memset(&view, 0, sizeof view);
-    memset(&op, 0, sizeof op);
+    HETI_S_CLEARED(het_view, view);
+    HETI_S_CLEARED(het_op, op);
     op.kind = HET_OP_LINEAR_FORWARD;
     op.u.linear.view = &view;
     op.u.linear.compute = m->context.dtype;
@@ -3364,7 +3328,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     for (int64_t r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
-        HETI_T_CLEAR(m->watch[r].round, heti_s_cells(m) * HETI_S_ROUNDS);
+        HETI_T_CLEAR(m->watch[r].round, m->profile->kinds);
         heti_s_measure_device(m, r, first + r);
         if (m->ranks == 1) m->device[r].speed = 0;
     }
@@ -3388,24 +3352,24 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
 /* ---- from samples to curves ---- */
 
 /* What a call of sample s takes. */
-static double heti_s_sampled(const heti_s_measure *m, const het_cost *c, int64_t s) {
-    return c->base + c->token * heti_s_real(m->sample[s].tokens) + c->pair * m->sample[s].pairs;
+static double heti_s_sampled(const heti_s_sample *sample, const het_cost *c) {
+    return c->base + c->token * heti_s_real(sample->tokens) + c->pair * sample->pairs;
 }
 
 /* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token,
    pair), the others stay 0; 0: not solvable or a term is negative. */
-static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int terms, het_cost *curve,
-                            double *residual) {
+static int heti_s_fit_terms(const heti_s_sample *sample, int64_t samples, const double *seconds, int terms,
+                            het_cost *curve, double *residual) {
     double a[3][4];
     int64_t n = 0, count = 0;
     memset(a, 0, sizeof a);
     for (int i = 0; i < 3; i++)
         if (terms >> i & 1) count++;
         else a[i][i] = 1;
-    for (int64_t s = 0; s < m->shapes; s++) {
+    for (int64_t s = 0; s < samples; s++) {
         if (!(seconds[s] > 0)) continue;
-        const double x[4] = { 1 / seconds[s], heti_s_real(m->sample[s].tokens) / seconds[s],
-                              m->sample[s].pairs / seconds[s], 1 };
+        const double x[4] = { 1 / seconds[s], heti_s_real(sample[s].tokens) / seconds[s], sample[s].pairs / seconds[s],
+                              1 };
         n++;
         for (int i = 0; i < 3; i++)
             for (int j = 0; j < 4; j++)
@@ -3425,9 +3389,9 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
         if (!(a[i][3] >= 0)) return 0;
     curve->base = a[0][3], curve->token = a[1][3], curve->pair = a[2][3];
     *residual = 0;
-    for (int64_t s = 0; s < m->shapes; s++)
+    for (int64_t s = 0; s < samples; s++)
         if (seconds[s] > 0) {
-            const double error = heti_s_sampled(m, curve, s) / seconds[s] - 1;
+            const double error = heti_s_sampled(&sample[s], curve) / seconds[s] - 1;
             *residual += error * error;
         }
     *residual = (*residual + 1e-14) / heti_s_real(n > count ? n - count : 1);
@@ -3435,11 +3399,11 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
     return 1;
 }
 
-static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
+static het_cost heti_s_fit(const heti_s_sample *sample, int64_t samples, const double *seconds) {
     double best = 1e300, residual;
     het_cost curve = { 0, 0, 0 }, tried;
     for (int terms = 1; terms < 8; terms++) {
-        if (!heti_s_fit_terms(m, seconds, terms, &tried, &residual) || residual >= best) continue;
+        if (!heti_s_fit_terms(sample, samples, seconds, terms, &tried, &residual) || residual >= best) continue;
         best = residual;
         curve = tried;
     }
@@ -3457,18 +3421,18 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
     double seconds[HETI_S_SHAPES];
     for (int64_t s = 0; s < m->shapes; s++) {
         const het_cost own = heti_s_curve(&alone[kind], what);
-        const double by_itself = heti_s_sampled(m, &own, s);
+        const double by_itself = heti_s_sampled(&m->sample[s], &own);
         double sum = 0, ranks = 0;
         for (int64_t r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            const double *round = m->watch[r].round + heti_s_cell(kind, what, s) * HETI_S_ROUNDS;
+            const double *round = m->watch[r].round[kind][what][s];
             if (m->ranks > 1 && m->group[r] != group) continue;
             sum += v * heti_s_typical(round, m->watch[r].all, m->rounds) + (1 - v) * by_itself;
             ranks++;
         }
         seconds[s] = ranks > 0 ? sum / ranks : 0;
     }
-    return heti_s_fit(m, seconds);
+    return heti_s_fit(m->sample, m->shapes, seconds);
 }
 
 static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_time *alone, het_unit_time *time) {
@@ -3478,8 +3442,7 @@ static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_t
                 *heti_s_curve_of(&time[k], call) = heti_s_fit_call(m, group, k, call, alone);
 }
 
-/* Times of updates and overheads of a group, from ranks that are not slowed down where there are
-   some. */
+/* A group's times of updates and overheads; where some ranks are not slowed down, from those. */
 static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profile *device) {
     double *const to[HETI_S_RESTS] = { &device->step_element, &device->verdict_element, &device->begin_element,
                                        &device->action };
@@ -3540,7 +3503,6 @@ typedef struct heti_s_idlers {
 
 static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_t elements) {
     heti_s_measure *m = s->m;
-    het_plan_desc plan_desc;
     het_desc desc = m->context;
     for (int64_t i = 0; i < 2; i++) {
         heti_s_measure_device(m, i, i);
@@ -3551,7 +3513,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
         s->unit[i] = unit;
     }
     for (int64_t i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
-    memset(&plan_desc, 0, sizeof plan_desc);
+    HETI_S_CLEARED(het_plan_desc, plan_desc);
     plan_desc.units = plan_desc.ranks = 2;
     plan_desc.allocator = m->allocator;
     HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
@@ -3589,9 +3551,8 @@ static het_result heti_s_idlers_step(heti_s_idlers *s, int64_t rows, int64_t cou
 
 /* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
 static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int32_t kind) {
-    het_record found;
     het_timeline timeline;
-    memset(&found, 0, sizeof found);
+    HETI_S_CLEARED(het_record, found);
     found.bytes = -1;
     het_get_timeline(s->ctx, rank, &timeline);
     for (int64_t i = 0; i < timeline.records; i++)
@@ -3600,10 +3561,20 @@ static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int
     return found;
 }
 
+/* A line through these times: a term earns its place by not being negative. */
+static het_cost heti_s_fit_line(const heti_s_sample *sample, const double *seconds) {
+    het_cost line;
+    double residual;
+    if (heti_s_fit_terms(sample, HETI_S_IDLE_SIZES, seconds, 3, &line, &residual)) return line;
+    return heti_s_fit(sample, HETI_S_IDLE_SIZES, seconds);
+}
+
 /* Ping and pong: from the send on one rank to the gradient that comes back, less what the other
    rank does in between; half of it is one way. Each rank's clock is only compared with itself. */
 static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, double *bandwidth, double *message_byte) {
-    double bytes[HETI_S_IDLE_SIZES], way[HETI_S_IDLE_SIZES], pack[HETI_S_IDLE_SIZES], ignored, slope;
+    double way[HETI_S_IDLE_SIZES], pack[HETI_S_IDLE_SIZES];
+    heti_s_sample bytes[HETI_S_IDLE_SIZES]; /* as tokens */
+    memset(bytes, 0, sizeof bytes);
     HETI_T_TRY(heti_s_idlers_start(s, "pp", 16));
     for (int64_t size = 0, rows = 4; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
         double there[HETI_S_IDLE_STEPS], packing[HETI_S_IDLE_STEPS];
@@ -3619,15 +3590,14 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
             there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
             packing[step] = 0.25 * (f0.end - f0.start + f1.end - f1.start + b0.end - b0.start + b1.end - b1.start);
         }
-        bytes[size] = heti_s_real(rows * HETI_S_IDLE_WIDTH * 4);
+        bytes[size].tokens = rows * HETI_S_IDLE_WIDTH * 4;
         way[size] = heti_s_median(there, HETI_S_IDLE_STEPS);
         pack[size] = heti_s_median(packing, HETI_S_IDLE_STEPS);
     }
-    heti_s_line(bytes, way, HETI_S_IDLE_SIZES, latency, &slope);
-    *bandwidth = slope > 0 ? heti_t_short(1 / slope) : 0;
-    *latency = heti_t_short(*latency / 2); /* one of two woke who waited; in a team's chain of 8 blocks 2 of 9 do */
-    heti_s_line(bytes, pack, HETI_S_IDLE_SIZES, &ignored, message_byte);
-    *message_byte = heti_t_short(*message_byte);
+    const het_cost line = heti_s_fit_line(bytes, way);
+    *bandwidth = line.token > 0 ? heti_t_short(1 / line.token) : 0;
+    *latency = heti_t_short(line.base / 2); /* one of two woke who waited; in a team's chain of 8 blocks 2 of 9 do */
+    *message_byte = heti_t_short(heti_s_fit_line(bytes, pack).token);
     heti_s_idlers_end(s);
     return HET_OK;
 }
@@ -3686,7 +3656,7 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
 
 static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
-    const int64_t devices = m->context.layout.device_count, cells = heti_s_cells(m),
+    const int64_t devices = m->context.layout.device_count, kinds = m->profile->kinds,
                   room = m->context.limits.max_tokens + 1;
     HETI_S_ROOMS(het_unit, m->profile->units, &m->original, &m->probe);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
@@ -3697,11 +3667,11 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
     m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
     m->idlers = HETI_S_ROOM(heti_s_idlers, 1);
-    heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, devices * cells);
-    double *round = HETI_S_ROOM(double, devices * cells * HETI_S_ROUNDS);
+    heti_s_calls_now *now = HETI_S_ROOM(heti_s_calls_now, devices * kinds);
+    heti_s_call_rounds *round = HETI_S_ROOM(heti_s_call_rounds, devices * kinds);
     for (int64_t r = 0; round != NULL && r < devices; r++) {
-        m->watch[r].now = now + r * cells;
-        m->watch[r].round = round + r * cells * HETI_S_ROUNDS;
+        m->watch[r].now = now + r * kinds;
+        m->watch[r].round = round + r * kinds;
     }
 }
 
@@ -3811,7 +3781,6 @@ static het_result heti_s_measure_all(heti_s_measure *m) {
 }
 
 HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error) {
-    heti_s_measure m;
     het_description *whole;
     int64_t kinds = 1;
     HETI_S_OUTPUT("het_profile_measure", profile);
@@ -3822,7 +3791,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
         return HETI_S_BAD(error, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
         return HETI_S_BAD(error, "het_profile_measure: %e seconds for a device", desc->seconds);
-    memset(&m, 0, sizeof m);
+    HETI_S_CLEARED(heti_s_measure, m);
     m.desc = desc;
     m.error = error;
     HETI_T_TRY(heti_t_choose(&desc->allocator, &m.allocator, error, "het_profile_measure"));
@@ -3916,7 +3885,7 @@ static het_result heti_s_read_between(heti_s_reader *r, const heti_s_key *key, v
         HETI_S_LAST_KEY
     };
     static const heti_s_form heti_s_link = { heti_s_keys, "no such key in \"link\": latency, bandwidth", 0, "" };
-    return heti_s_read_object(r, &heti_s_link, key->name, to, NULL);
+    return heti_s_read_object(r, &heti_s_link, key->name, to);
 }
 
 /* An array is read later, from here on. */
@@ -3951,15 +3920,14 @@ static const heti_s_key heti_s_member_keys[] = {
 };
 
 /* Of the keys that were seen, each belongs to what the member is. */
-static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int root, uint32_t seen,
-                                      const heti_s_member *m) {
+static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int root, const heti_s_member *m) {
     const int group = m->members.text != NULL, is = group ? HETI_S_OF_GROUP | (root ? HETI_S_OF_ROOT : 0) :
               HETI_S_OF_DEVICE;
     const heti_s_key *key;
     if (m->device.profile[0] == 0 && !group)
         return heti_s_bad_at(r, at, "members", "is missing, and so is \"device\": which is it?");
-    for (key = heti_s_member_keys; key->name != NULL; key++, seen >>= 1)
-        if ((seen & 1u) != 0 && (key->of & is) == 0)
+    for (key = heti_s_member_keys; key->name != NULL; key++)
+        if ((r->seen >> (key - heti_s_member_keys) & 1u) != 0 && (key->of & is) == 0)
             return heti_s_bad_at(r, at, key->name, !group ? "no such key in a device" :
                                  key->of == HETI_S_OF_ROOT ? "belongs into the outermost group" :
                                  "no such key in what has \"members\"");
@@ -3976,14 +3944,13 @@ static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_membe
                                                 "members; of the outermost rings, wires, ranks, latencies, "
                                                 "bandwidths", 0, "" };
     const size_t start = r->json.at;
-    uint32_t seen = 0;
     memset(m, 0, sizeof *m);
     m->count = 1;
     m->device.speed = 1;
     if (het_json_peek(&r->json) != HET_JSON_OBJECT)
         return heti_s_bad_at(r, start, "members", "a device or a group is an object");
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "members", m, &seen));
-    return heti_s_cluster_fits(r, start, root, seen, m);
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "members", m));
+    return heti_s_cluster_fits(r, start, root, m);
 }
 
 /* The name, with its number where there are several: "node#7". */
@@ -4052,8 +4019,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
             HETI_T_TRY(heti_s_cluster_number(r, at, m.name, m.count, i, group->name));
         }
         r->json = m.members;
-        het_json_enter(&r->json, HET_JSON_ARRAY);
-        while (het_json_next(&r->json, NULL, 0, NULL))
+        for (het_json_enter(&r->json, HET_JSON_ARRAY); het_json_next(&r->json, NULL, 0, NULL);)
             HETI_T_TRY(heti_s_cluster_read(r, g, process || m.group.process));
         if (r->json.rule != NULL) return heti_s_bad(r, "members", "");
         if (r->ranks == ranks) return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
@@ -4077,8 +4043,7 @@ static void heti_s_cluster_cut(void *self, heti_t_arena *arena) {
 /* matrix: 1 with one. */
 static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, int matrix, const het_allocator *allocator,
                                      const char *call, het_cluster **cluster, het_error *error) {
-    het_cluster made;
-    memset(&made, 0, sizeof made);
+    HETI_S_CLEARED(het_cluster, made);
     made.ranks = ranks;
     made.groups = groups;
     made.size = matrix != 0;
@@ -4096,8 +4061,7 @@ static het_result heti_s_cluster_matrix(heti_s_reader *r, int which) {
     int64_t row = 0, column;
     size_t at = r->matrix[which].at;
     r->json = r->matrix[which];
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); row++) {
+    for (het_json_enter(&r->json, HET_JSON_ARRAY); het_json_next(&r->json, NULL, 0, NULL); row++) {
         at = r->json.at;
         if (row == ranks) return heti_s_bad_at(r, at, key->name, "more rows than there are devices");
         het_json_enter(&r->json, HET_JSON_ARRAY);
@@ -4138,13 +4102,11 @@ static het_result heti_s_cluster_pass(heti_s_reader *r, const char *text, size_t
 
 HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const het_allocator *allocator,
                                         het_cluster **cluster, het_error *error) {
-    heti_s_reader r;
     het_allocator own;
-    if (cluster == NULL || text == NULL)
-        return HETI_S_BAD(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
+    HETI_S_NEEDED("het_cluster_read", cluster, text);
     *cluster = NULL;
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_cluster_read"));
-    memset(&r, 0, sizeof r);
+    HETI_S_CLEARED(heti_s_reader, r);
     r.error = error;
     r.call = "het_cluster_read";
     HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
@@ -4212,7 +4174,7 @@ static het_result heti_s_read_hardware_device(heti_s_reader *r) {
     const int64_t n = r->hardware->devices;
     het_hardware_device *d = &r->hardware->device[n];
     if (n == HETRAIN_MAX_HARDWARE) return heti_s_bad(r, "devices", "more than 16");
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "devices", d, NULL));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "devices", d));
     if (!(d->f32 > 0) || !(d->bandwidth > 0))
         return heti_s_bad_at(r, at, d->f32 > 0 ? "bandwidth" : "f32", "must be above 0");
     return heti_s_first_named(r, r->hardware->device, sizeof *d, n);
@@ -4225,7 +4187,7 @@ static het_result heti_s_read_hardware_link(heti_s_reader *r) {
     };
     static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, latency, bandwidth", 1, NULL };
     if (r->hardware->links == HETRAIN_MAX_HARDWARE) return heti_s_bad(r, "links", "more than 16");
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "links", &r->hardware->link[r->hardware->links], NULL));
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "links", &r->hardware->link[r->hardware->links]));
     return heti_s_first_named(r, r->hardware->link, sizeof r->hardware->link[0], r->hardware->links);
 }
 
@@ -4235,17 +4197,14 @@ HETRAIN_API het_result het_hardware_read(const char *text, size_t length, het_ha
         { "links", heti_s_read_list, offsetof(het_hardware, links), 0, heti_s_read_hardware_link, 0 }, HETI_S_LAST_KEY
     };
     static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: devices, links", 1, NULL };
-    het_hardware made;
-    heti_s_reader r;
-    if (hardware == NULL || text == NULL)
-        return HETI_S_BAD(error, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
-    memset(&r, 0, sizeof r);
-    memset(&made, 0, sizeof made);
+    HETI_S_NEEDED("het_hardware_read", text, hardware);
+    HETI_S_CLEARED(heti_s_reader, r);
+    HETI_S_CLEARED(het_hardware, made);
     r.error = error;
     r.call = "het_hardware_read";
     r.hardware = &made;
     r.json = het_json_start(text, length);
-    HETI_T_TRY(heti_s_read_object(&r, &heti_s_form_of, "", &made, NULL));
+    HETI_T_TRY(heti_s_read_object(&r, &heti_s_form_of, "", &made));
     if (!het_json_end(&r.json) || made.devices == 0) return heti_s_bad(&r, "devices", "there are none");
     *hardware = made;
     return HET_OK;
@@ -4292,9 +4251,8 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
                                                          "attention", "activation", "residual", "copy", "loss" };
     const het_described_unit *of = &description->unit[unit];
     const double speed = description->desc.dtype == HET_BF16 && device->bf16 > 0 ? device->bf16 : device->f32;
-    het_op_price price;
     heti_s_work w = { 0, 0, 0, 0 };
-    memset(&price, 0, sizeof price);
+    HETI_S_CLEARED(het_op_price, price);
     if (node < of->program.nodes) {
         if (!heti_s_node_work(description, of, &of->program.node[node], call, &w)) return price;
         price.name = heti_s_names[of->program.node[node].kind];
@@ -4322,8 +4280,7 @@ static het_unit_time heti_s_hardware_time(const het_hardware_device *device, con
                                           double tokens, double pairs) {
     static const het_action_kind heti_s_calls[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
     const int loss = d->unit[u].info.is_loss;
-    het_unit_time t;
-    memset(&t, 0, sizeof t);
+    HETI_S_CLEARED(het_unit_time, t);
     for (int c = 0; c < 3; c++)
         for (int64_t n = 0; n < (d->unit[u].program.nodes > 0 ? d->unit[u].program.nodes : 1); n++) {
             const het_op_price price = het_hardware_price(device, d, u, n, heti_s_calls[c], tokens, pairs);
@@ -4588,8 +4545,7 @@ static void heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int
 
 /* Whether the devices and groups are in a file's order, or all of them somewhere. */
 static int heti_s_cluster_is(const het_cluster *cluster, int any) {
-    heti_s_cluster_writer w;
-    memset(&w, 0, sizeof w);
+    HETI_S_CLEARED(heti_s_cluster_writer, w);
     w.cluster = cluster;
     w.out = heti_t_text_in(w.room, sizeof w.room); /* what is behind its end is dropped */
     if (any) heti_s_write_any(&w, 0, 0, 1);
@@ -4598,11 +4554,10 @@ static int heti_s_cluster_is(const het_cluster *cluster, int any) {
 }
 
 HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_writer *to) {
-    heti_s_cluster_writer w;
     if (cluster == NULL || to == NULL || to->write == NULL || cluster->ranks < 1 || cluster->groups < 1)
         return HET_ERR_INVALID;
     HETI_T_TRY(heti_s_check_groups(cluster, "het_cluster_write", NULL));
-    memset(&w, 0, sizeof w);
+    HETI_S_CLEARED(heti_s_cluster_writer, w);
     w.cluster = cluster;
     w.out = heti_t_text_to(to, w.room, sizeof w.room);
     if (heti_s_cluster_is(cluster, 0)) heti_s_write_group(&w, 0);
@@ -4812,7 +4767,7 @@ typedef struct heti_s_choice {
     int64_t pipelines, keepers, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
     int32_t state, shard;             /* HETI_S_STATE_; het_shard or HETI_S_SHARD_NEAR */
     double seconds;                   /* simulated */
-    const het_plan *team;             /* a plan with teams, or else beyond this form, of which pipelines, devices
+    het_plan *team;                   /* a plan with teams, or else beyond this form, of which pipelines, devices
                                          in no order, counts and granules are known here; NULL: none */
     int64_t *first, *device, *end, *count; /* from here on arrays: every choice has its own */
     int32_t *recompute;               /* [places] as device: what its stages do, 4 het_stage.store +
@@ -4830,9 +4785,7 @@ typedef struct heti_s_memo {
 /* A choice that was judged. */
 typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 
-/* What heti_s_least_times was asked for. */
-typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
-enum { HETI_S_MEMOS = 16384, HETI_S_KNOWN = 32768, HETI_S_TIMES = 4096 };
+enum { HETI_S_MEMOS = 16384, HETI_S_KNOWN = 32768 };
 
 /* Devices of one profile, speed, memory and max_tokens. */
 typedef struct heti_s_device_kind {
@@ -4855,6 +4808,9 @@ typedef struct heti_s_prefix {
     double least_held, owned, single; /* bytes: of blocks by their first unit; of the state of those that
                                          no other unit has; least_held of these alone */
 } heti_s_prefix;
+
+/* Bytes that are missing, 0: it fits; the rank that lacks the most, and the units that it has. */
+typedef struct heti_s_lack { double bytes; int64_t rank, begin, end; } heti_s_lack;
 
 typedef struct heti_s_seek {
     het_search to;                    /* what is made of it */
@@ -4883,20 +4839,18 @@ typedef struct heti_s_seek {
     het_blocks blocks;
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
     /* what is worked on */
-    het_plan plan, own;               /* own: its arrays, where it is not one with teams */
+    het_plan own, *plan;              /* plan: of the choice that is looked at; own, or one with teams */
     het_needs *needs;                 /* [ranks] */
     het_memory *memory;               /* [ranks] */
     heti_s_lower *lower;              /* [ranks] */
     double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
-    int64_t *scratch;                 /* [2 ranks] */
+    int64_t *scratch;                 /* [ranks] */
     double *reserve;                  /* [ranks] bytes that an estimate was short of */
     heti_s_sizes sizes;               /* [granules] */
     heti_s_amount granule;            /* sequences: by tokens and pairs; less than 1 where they are longer */
     int fuses, whole;                 /* teams are looked for; whole: by heads alone */
     int64_t pieces;                   /* granules of the engine's rule in one of the search's: 512 tokens of
                                          a longer sequence */
-    het_plan *fused[HETI_S_MOST_FOUND + 1];              /* plans with teams that are among the best, and one more */
-    int64_t fused_count;
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
     int32_t *used, *taken, *fits;     /* [ranks] */
     int64_t last_counted;             /* the pipeline that has the last micro-batch */
@@ -4915,19 +4869,14 @@ typedef struct heti_s_seek {
     double guess;                     /* of a plan with teams: what was guessed over composite devices */
     double least_guess;               /* the shortest estimate of beginnings that fit */
     int32_t impossible;               /* the choice that was judged last is no plan */
-    double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
-    int64_t missing_rank;
-    double least_missing;             /* of all choices judged */
-    int64_t least_missing_rank, least_missing_begin, least_missing_end;
+    heti_s_lack lack, least_lack;     /* of the choice that was judged last; the least of all */
     heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
-    heti_s_choice found[HETI_S_MOST_FOUND]; /* best first */
+    heti_s_choice found[HETI_S_MOST_FOUND]; /* best first; their teams' plans are their own */
     int64_t found_count;
-    heti_s_times *least_time;         /* [HETI_S_TIMES] */
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
-    int64_t evaluations, skipped, moves, budget; /* budget: evaluations at most, by now */
+    int64_t moves, budget;            /* budget: evaluations at most, by now */
     int64_t until;                    /* what is under way ends at so many evaluations, ten moves counting as one, */
     double until_seconds;             /* or at this time of the clock */
-    int32_t exhaustive, stopped;
     het_result result;                /* what ends the search other than HET_OK: no memory */
     uint64_t random;
     double started;
@@ -4958,9 +4907,9 @@ static int32_t heti_s_most_shard(const heti_s_seek *s) {
     return HETI_T_CAST(int32_t, s->d.shard);
 }
 static int32_t heti_s_states(const heti_s_seek *s, int64_t keepers) {
-    return s->d.uneven_state == HET_YES ? HETI_S_STATES + (keepers > 0) : 1;
+    return s->d.uneven_state != HET_NO ? HETI_S_STATES + (keepers > 0) : 1;
 }
-static int heti_s_may_keep(const heti_s_seek *s) { return s->wide && s->d.uneven_state == HET_YES; }
+static int heti_s_may_keep(const heti_s_seek *s) { return s->wide && s->d.uneven_state != HET_NO; }
 static int64_t heti_s_longest(const heti_s_choice *c) {
     int64_t longest = 0;
     for (int64_t p = 0; p < c->pipelines; p++) longest = heti_s_max(longest, heti_s_places(c, p));
@@ -5045,16 +4994,17 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
     return (recompute & 3) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
-/* F, B, I, W and recomputation of a stage at least: [HETI_S_CALLS]. The last ones are kept. */
-static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules) {
-    const int64_t key = 1 + granules + s->d.granules * (end + (s->units + 1) * (begin + s->units * kind));
-    heti_s_times *t = &s->least_time[(HETI_T_CAST(uint64_t, key) * 0x9E3779B97F4A7C15u >> 32) % HETI_S_TIMES];
-    if (t->key == key) return t->seconds;
-    t->key = key;
+static double heti_s_spot_both(const heti_s_seek *s, const heti_s_choice *c, const heti_s_spot *spot) {
+    return heti_s_both(s, spot->kind, s->order[c->order]->split, c->recompute[spot->at], spot->begin, spot->end,
+                       c->granules);
+}
+
+/* F, B, I, W and recomputation of a stage at least. */
+static void heti_s_least_times(const heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules,
+                               double seconds[HETI_S_CALLS]) {
     for (int call = 0; call < HETI_S_CALLS; call++)
-        t->seconds[call] = call == HETI_S_AGAIN ? heti_s_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules)
+        seconds[call] = call == HETI_S_AGAIN ? heti_s_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules)
             : heti_s_stage_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules);
-    return t->seconds;
 }
 
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
@@ -5136,9 +5086,8 @@ static void heti_s_put_order(const heti_s_seek *s, const heti_s_choice *c, het_p
 }
 
 static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
-    het_plan *plan = &s->plan;
+    het_plan *plan = s->plan = c->team != NULL ? c->team : &s->own;
     int64_t g = 0;
-    *plan = c->team != NULL ? *c->team : s->own;
     if (c->team != NULL) return;
     plan->shard = HETI_T_CAST(het_shard, heti_s_min(c->shard, HET_SHARD_WEIGHTS));
     plan->near = c->shard == HETI_S_SHARD_NEAR ? s->near : NULL;
@@ -5173,8 +5122,8 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t i = 0; i < heti_s_used(c) && c->state != HETI_S_STATE_EVEN; i++) {
         const int64_t r = c->device[i];
         const int keeps = i >= c->first[c->pipelines];
-        const double divided = (keeps || s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
-                               (keeps || s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
+        const double divided = (keeps || s->plan->shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
+                               (keeps || s->plan->shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->kind[s->kind_of[r]].times->step_element;
@@ -5186,27 +5135,27 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : c->state == HETI_S_STATE_MEMORY && !(device->memory > 0))
             return 0;
         if (keeps && !(share > 0)) return 0;
-        sum += s->plan.state_share[r] = share > 0 ? share : 0;
+        sum += s->plan->state_share[r] = share > 0 ? share : 0;
     }
     return c->state == HETI_S_STATE_EVEN || sum > 0;
 }
 
-/* Sets missing: bytes over the limit of the rank that needs the most too many. */
+/* Sets what is missing: bytes over the limit of the rank that needs the most too many. */
 static void heti_s_memory_missing(heti_s_seek *s) {
-    s->missing = 0;
+    s->lack.bytes = 0;
     for (int64_t r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
         const double over = heti_s_limited(&s->memory[r]) - limit;
-        if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
-        s->missing = over;
-        s->missing_rank = r;
+        if (limit <= 0 || !s->used[r] || over <= s->lack.bytes) continue;
+        s->lack.bytes = over;
+        s->lack.rank = r;
     }
 }
 
 /* Costs of the plan that s->plan holds, with the choice's micro-batches. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
     heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
-    return heti_s_sized_costs(&s->d, &s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
+    return heti_s_sized_costs(&s->d, s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
 }
 
 /* The lists of the choice's plan, complete, and what they need of every rank, with any
@@ -5215,12 +5164,12 @@ static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, he
     het_plan_costs *costs = NULL;
     het_error error;
     heti_s_choice_plan(s, c);
-    if (heti_s_is_timed(&s->plan)) HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    const het_result result = heti_s_lists(&s->plan, c->count, &s->blocks, costs, &s->allocator, schedule, &error);
+    if (heti_s_is_timed(s->plan)) HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
+    const het_result result = heti_s_lists(s->plan, c->count, &s->blocks, costs, &s->allocator, schedule, &error);
     het_plan_costs_free(costs);
     if (result == HET_ERR_OOM) return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
     if (*schedule == NULL) return HET_OK;
-    return het_schedule_needs(&s->plan, *schedule, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
+    return het_schedule_needs(s->plan, *schedule, 0, s->plan->ranks, 0, &s->allocator, s->needs, s->error);
 }
 
 /* Bytes of every rank, with s->needs. */
@@ -5228,10 +5177,10 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
     const het_shape shape = heti_s_choice_shape(s, c);
     HETI_T_CLEAR(s->used, s->ranks);
     for (int64_t i = 0; i < heti_s_used(c); i++) s->used[c->device[i]] = 1;
-    HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
+    HETI_T_TRY(het_profile_memory(s->d.profile, s->plan, s->needs, &shape, s->memory, s->error));
     s->impossible = !heti_s_state_shares(s, c);
     if (c->state == HETI_S_STATE_EVEN || s->impossible) return HET_OK;
-    return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
+    return het_profile_memory(s->d.profile, s->plan, s->needs, &shape, s->memory, s->error);
 }
 
 /* Whether every rank has room for all that is not divided. */
@@ -5239,10 +5188,10 @@ static int heti_s_shares_help(const heti_s_seek *s) {
     for (int64_t r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
         const het_memory *m = &s->memory[r];
-        const int keeps = heti_s_keeps(&s->plan, r);
+        const int keeps = heti_s_keeps(s->plan, r);
         if (limit > 0 && s->used[r] && heti_s_limited(m) - HETI_T_CAST(double, m->optimizer +
-            (keeps || s->plan.shard >= HET_SHARD_GRADIENTS ? m->gradients : 0) +
-            (keeps || s->plan.shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
+            (keeps || s->plan->shard >= HET_SHARD_GRADIENTS ? m->gradients : 0) +
+            (keeps || s->plan->shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
     }
     return 1;
 }
@@ -5344,7 +5293,8 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         heti_s_lower *to = &s->lower[spot.place];
         double f = 0, b, in = 0, w, r = 0;
         for (int k = 0; k < 2; k++) { /* full micro-batches, the smallest */
-            const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, k == 0 ? c->granules : small);
+            double t[HETI_S_CALLS];
+            heti_s_least_times(s, spot.kind, spot.begin, spot.end, k == 0 ? c->granules : small, t);
             f = t[HETI_S_FORWARD], b = t[HETI_S_BACKWARD], in = t[HETI_S_INPUT], w = t[HETI_S_WEIGHT];
             r = again ? t[HETI_S_AGAIN] : 0;
             if (known && !s->order[c->order]->split) in = b, w = 0; /* B alone */
@@ -5418,7 +5368,7 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
     const heti_s_spot spot = heti_s_spot_of(s, c, p, i), first = heti_s_spot_of(s, c, p, spot.place);
     const double limit = s->d.cluster->device[spot.device].memory;
     const double tokens = heti_s_tokens(s, granules);
-    const int again = known ? c->recompute[spot.at] : s->d.recompute == HET_YES;
+    const int again = known ? c->recompute[spot.at] : s->d.recompute != HET_NO;
     double bytes = s->always;
     if (!heti_s_takes(s, spot.device, granules)) return 0;
     if (limit <= 0) return 1;
@@ -5449,8 +5399,7 @@ static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int
     return heti_s_smaller(n, all);
 }
 
-/* About these bytes of weights, sums and state, divided among as many as there are pipelines and
-   keepers. */
+/* About these bytes of weights, sums and state, divided among so many pipelines and keepers. */
 static double heti_s_divided(const heti_s_seek *s, const heti_s_choice *c, double weights, double sums, double state) {
     const double n = heti_s_real(c->pipelines + c->keepers), buffers = n > 1 ? 2 : 0,
                  own = c->state == HETI_S_STATE_KEPT ? 0 : 1 / n;
@@ -5494,11 +5443,24 @@ static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, i
     return low;
 }
 
+/* What a place may do: nothing, recompute by units or, where B is whole, as a whole, store one
+   micro-batch, both. */
+static int64_t heti_s_ways(const heti_s_seek *s, int split) {
+    return (s->d.recompute == HET_NO ? 1 : split ? 2 : 3) * (s->d.store == HET_YES ? 2 : 1);
+}
+
+/* Way number i of a place, as heti_s_choice.recompute has it. */
+static int32_t heti_s_place_way(const heti_s_seek *s, const heti_s_choice *c, int64_t i) {
+    const int64_t ways = heti_s_ways(s, s->order[c->order]->split) / (s->d.store == HET_YES ? 2 : 1);
+    return HETI_T_CAST(int32_t, i % ways + i / ways * 4);
+}
+
 /* Gives each device of a pipeline in turn what it can take in `seconds`; stages of no length are
    devices that got nothing. 1: all is given. */
 static int heti_s_give_units(const heti_s_seek *s, heti_s_choice *c, int64_t p, double seconds) {
     const het_schedule_kind *order = s->order[c->order];
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
+                  ways = heti_s_ways(s, order->split);
     int64_t *end = heti_s_ends(s, c, p), at = 0;
     int32_t *recompute = &c->recompute[c->first[p]];
     for (int64_t i = 0; i < places; i++) recompute[i] = 0;
@@ -5507,10 +5469,9 @@ static int heti_s_give_units(const heti_s_seek *s, heti_s_choice *c, int64_t p, 
         const double in_flight = heti_s_in_flight(s, c, p, i, stages);
         int64_t most = s->units - (stages - 1 - i), next = at;
         if (most <= at) most = heti_s_min(at + 1, s->units);
-        for (int32_t way = 0; way < 7; way++) { /* plain, recomputation, one micro-batch on the device, both */
-            const int may = way != 3 && ((way & 3) == 0 || s->d.recompute == HET_YES) &&
-                            (way < 4 || s->d.store == HET_YES) && ((way & 2) == 0 || !order->split);
-            if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
+        for (int64_t k = 0; k < ways && next < most; k++) {
+            const int32_t way = heti_s_place_way(s, c, k);
+            if (i >= places && recompute[place] != way) continue;
             const int64_t more = heti_s_take_units(s, c, device, at, most, way, in_flight, seconds);
             if (more > next) {
                 next = more;
@@ -5562,8 +5523,7 @@ static void heti_s_copy_cuts(const heti_s_seek *s, heti_s_choice *to, int64_t p,
     HETI_T_COPY(&to->recompute[to->first[p]], &from->recompute[from->first[q]], heti_s_places(from, q));
 }
 
-/* Takes over the cuts of a pipeline of s->now with the same devices. 0: q, negative or not, is
-   another. */
+/* Takes over the cuts of a pipeline of s->now with the same devices. 0: q is none, or another. */
 static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t q) {
     const int64_t places = heti_s_places(c, p);
     if (q < 0 || heti_s_places(&s->now, q) != places ||
@@ -5598,8 +5558,7 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
     memmove(&c->device[at], keeper, HETI_T_CAST(size_t, c->keepers) * sizeof *keeper);
 }
 
-/* The number of a cluster's group among those of the pipeline alone: so pipelines in alike groups
-   are alike. */
+/* A cluster's group among those of the pipeline alone: so pipelines in alike groups are alike. */
 static int64_t heti_s_alone_number(heti_s_seek *s, int64_t group) {
     int64_t n = 0;
     if (group < 0) return -1;
@@ -5691,14 +5650,13 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
 static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t micro_batches, double more) {
     het_schedule *lists = NULL;
     het_simulation *simulation = NULL;
-    het_costs costs;
     het_error error;
     double seconds = HETI_S_NONE;
     int fits = 1;
     het_result result = het_schedule_make(&s->alone, &micro_batches, &s->allocator, &lists, &error);
     if (result == HET_OK && more > 0) result = heti_s_alone_fits(s, c, p, lists, more, &fits);
     if (result == HET_OK && !fits) seconds = HETI_S_MISFIT;
-    memset(&costs, 0, sizeof costs);
+    HETI_S_CLEARED(het_costs, costs);
     costs.stage = s->alone_stage;
     costs.group = s->alone_tree;
     costs.groups = s->alone_groups;
@@ -5752,8 +5710,7 @@ static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     for (int64_t i = 0; i < heti_s_places(c, p); i++) s->lower[i].work = 0;
     for (int64_t i = 0; i < heti_s_stages(s, c, p); i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
-        const double both = heti_s_both(s, spot.kind, s->order[c->order]->split, c->recompute[spot.at], spot.begin,
-                                        spot.end, c->granules);
+        const double both = heti_s_spot_both(s, c, &spot);
         s->lower[spot.place].work += both;
         most = heti_s_larger(most, s->lower[spot.place].work);
         sum += both;
@@ -5938,8 +5895,7 @@ static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     for (int64_t i = 0; i < heti_s_places(c, p); i++) s->lower[i].work = 0;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
-        double both = heti_s_both(s, spot.kind, HETI_T_CAST(int, split), c->recompute[spot.at], spot.begin, spot.end,
-                                  c->granules);
+        double both = heti_s_spot_both(s, c, &spot);
         both += heti_s_guess_moves(s, c, &spot, both);
         const double w = split ? heti_s_seconds(s, spot.kind, HETI_S_WEIGHT, spot.begin, spot.end, c->granules) : 0;
         if (i == 0) behind = w;
@@ -5964,8 +5920,7 @@ static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     return path + (count - size) * most;
 }
 
-/* Without simulating it: what bounds say, and what the slowest pipeline, reductions and updates
-   take about. */
+/* Not simulated: what bounds say and what the slowest pipeline, reductions, updates take about. */
 static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c) {
     double after, bound, slowest = 0, work = 0, ratio = 1;
     if (c->team != NULL) return s->guess;
@@ -5982,18 +5937,15 @@ static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c) {
 }
 
 static void heti_s_note_missing(heti_s_seek *s) {
-    int64_t begin = s->units, end = 0;
-    if (s->missing >= s->least_missing) return;
-    for (int64_t g = 0; g < s->plan.stages; g++)
-        if (s->plan.stage[g].rank == s->missing_rank) {
-            begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
-            end = heti_s_max(end, s->plan.stage[g].unit_end);
-        }
-    if (end == 0) return; /* a keeper, or a member that does not lead */
-    s->least_missing = s->missing;
-    s->least_missing_rank = s->missing_rank;
-    s->least_missing_begin = begin;
-    s->least_missing_end = end;
+    heti_s_lack *lack = &s->lack;
+    if (lack->bytes >= s->least_lack.bytes) return;
+    lack->begin = s->units, lack->end = 0;
+    for (const het_stage *stage = s->plan->stage; stage < s->plan->stage + s->plan->stages; stage++) {
+        if (stage->rank != lack->rank) continue;
+        lack->begin = heti_s_min(lack->begin, stage->unit_begin);
+        lack->end = heti_s_max(lack->end, stage->unit_end);
+    }
+    if (lack->end > 0) s->least_lack = *lack; /* else a keeper, or a member that does not lead */
 }
 
 /* Simulates the choice with these lists and s->needs, NULL: there are none: c->seconds, or
@@ -6004,15 +5956,15 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
     het_simulation *made = NULL;
     het_plan_costs *costs = NULL;
     c->seconds = HETI_S_NONE;
-    s->evaluations++;
+    s->to.evaluations++;
     if (lists == NULL) return HET_OK;
     heti_s_choice_plan(s, c);
     HETI_T_TRY(heti_s_choice_memory(s, c));
     if (s->impossible) return HET_OK;
     heti_s_memory_missing(s);
-    if (s->missing > 0) {
+    if (s->lack.bytes > 0) {
         heti_s_note_missing(s);
-        c->seconds = HETI_S_MISFIT * (1 + s->missing);
+        c->seconds = HETI_S_MISFIT * (1 + s->lack.bytes);
         return HET_OK;
     }
     if (s->guessing) {
@@ -6020,7 +5972,7 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
         return HET_OK;
     }
     HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    const het_result result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO,
+    const het_result result = het_simulate_costs(s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO,
                                                  &s->allocator, &made, s->error);
     het_plan_costs_free(costs);
     if (result == HET_OK) c->seconds = made->makespan;
@@ -6064,12 +6016,13 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
         else if (s->found[--i].seconds <= c->seconds) return;
     }
     const heti_s_choice last = s->found[i];
+    het_plan_free(last.team);
     for (at = i; at > 0 && s->found[at - 1].seconds > c->seconds; at--) s->found[at] = s->found[at - 1];
     s->found[at] = last;
     heti_s_choice_copy(s, &s->found[at], c);
 }
 
-static int64_t heti_s_spent(const heti_s_seek *s) { return s->evaluations + s->moves / 10; }
+static int64_t heti_s_spent(const heti_s_seek *s) { return s->to.evaluations + s->moves / 10; }
 static int heti_s_has_clock(const heti_s_seek *s) { return s->d.clock != NULL && s->d.seconds > 0; }
 
 /* What is under way has used what it was given. */
@@ -6128,8 +6081,9 @@ static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
 /* The fastest `devices` devices in pipelines of `length`, in the way `way`: 0 one behind the other
    in the order of the cluster, so that pipelines stay inside groups; 1 every so many-th, so that
    they go across groups; 2 and 3 the same in the order of speed: alike devices together, unlike
-   ones together. */
-static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way) {
+   ones together. keep: those that are in no pipeline become keepers. 0: a snake over a short last
+   row names a device twice. */
+static int heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way, int keep) {
     const int64_t pipelines = (devices + length - 1) / length;
     int64_t *list = s->scratch, at = 0;
     HETI_T_CLEAR(s->taken, s->ranks);
@@ -6138,7 +6092,7 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
         const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
         if (s->taken[device]) list[at++] = device;
     }
-    HETI_T_CLEAR(s->taken, s->ranks);
+    HETI_T_CLEAR(s->used, s->ranks);
     at = c->keepers = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
@@ -6147,20 +6101,13 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
         for (int64_t i = 0; i < n; i++) {
             int64_t from = (way & 1) == 0 ? at : i * pipelines + (way == 3 && (i & 1) ? pipelines - 1 - p : p);
             if (from >= devices) from = devices - 1 - (from - devices); /* the last row of a snake may be short */
+            if (s->used[list[from]]++) return 0;
             c->device[at++] = list[from];
         }
         c->first[p + 1] = at;
     }
-}
-
-/* A snake over a short last row may name a device twice: 1 if all are different. keep: those that
-   are in no pipeline become keepers. */
-static int heti_s_all_different(heti_s_seek *s, heti_s_choice *c, int keep) {
-    HETI_T_CLEAR(s->used, s->ranks);
-    for (int64_t i = 0; i < c->first[c->pipelines]; i++)
-        if (s->used[c->device[i]]++) return 0;
     for (int64_t r = 0; r < s->ranks && keep; r++)
-        if (!s->used[r]) c->device[c->first[c->pipelines] + c->keepers++] = r;
+        if (!s->used[r]) c->device[at + c->keepers++] = r;
     return 1;
 }
 
@@ -6208,7 +6155,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
         if (!heti_s_try(s, c)) return 0;
         if (c->seconds < HETI_S_MISFIT) s->least_guess = heti_s_smaller(s->least_guess, guess);
         if (c->seconds < HETI_S_MISFIT || c->seconds >= HETI_S_NONE) break;
-        s->reserve[s->missing_rank] += s->missing;
+        s->reserve[s->lack.rank] += s->lack.bytes;
     }
     HETI_T_CLEAR(s->reserve, s->ranks);
     if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
@@ -6234,10 +6181,9 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices, 
             c->state = s->wide ? HETI_S_STATE_KEPT : HETI_S_STATE_EVEN;
             c->shard = shard;
             c->seconds = HETI_S_NONE;
-            heti_s_arrange(s, c, devices, length, way);
             HETI_T_CLEAR(c->end, 2 * s->ranks);
             HETI_T_CLEAR(c->recompute, s->ranks);
-            if (heti_s_all_different(s, c, s->wide) && !heti_s_begin(s, c)) return 0;
+            if (heti_s_arrange(s, c, devices, length, way, s->wide) && !heti_s_begin(s, c)) return 0;
         }
     return 1;
 }
@@ -6353,8 +6299,9 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     if (heti_s_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_s_below(s, heti_s_min(s->units, s->ranks));
         const int keep = c->keepers > 0;
-        heti_s_arrange(s, c, heti_s_below(s, 2) == 0 ? s->ranks : total, length, HETI_T_CAST(int, heti_s_below(s, 4)));
-        return heti_s_all_different(s, c, keep) && heti_s_refit(s, c);
+        const int way = HETI_T_CAST(int, heti_s_below(s, 4));
+        const int64_t devices = heti_s_below(s, 2) == 0 ? s->ranks : total;
+        return heti_s_arrange(s, c, devices, length, way, keep) && heti_s_refit(s, c);
     }
     if (n > 1 && heti_s_below(s, 2) == 0) {
         const int64_t at = c->first[p] + 1 + heti_s_below(s, n - 1);
@@ -6409,7 +6356,7 @@ static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
 static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     const int64_t total = c->first[c->pipelines], at = heti_s_below(s, total), p = heti_s_pipeline_of(c, at),
                   how = heti_s_below(s, 3);
-    const int both = s->d.store == HET_YES, again = s->d.recompute == HET_YES && (!both || heti_s_below(s, 2));
+    const int both = s->d.store == HET_YES, again = s->d.recompute != HET_NO && (!both || heti_s_below(s, 2));
     const int32_t from = c->recompute[at], way = from & 3;
     const int whole = again && !s->order[c->order]->split && heti_s_below(s, 4) == 0;
     const int32_t to = whole ? from - way + (way == HET_RECOMPUTE_STAGE ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_STAGE)
@@ -6458,7 +6405,7 @@ static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double 
     const int none = s->now.seconds >= HETI_S_MISFIT;
     const double guess = none ? 0 : heti_s_estimate(s, &s->next);
     if (!none && (guess >= HETI_S_MISFIT || guess > *estimate * slack)) {
-        s->skipped++;
+        s->to.skipped++;
         return 0;
     }
     s->next.seconds = s->now.seconds;
@@ -6486,7 +6433,7 @@ static int heti_s_moved(heti_s_seek *s) {
 static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
     if (s->now.seconds < HETI_S_MISFIT && (heti_s_too_large(s, &s->next) ||
             heti_s_bound_of(s, &s->next, 1, heti_s_bound_after(s, &s->next)) > s->now.seconds * slack)) {
-        s->skipped++;
+        s->to.skipped++;
         return 0;
     }
     if (!heti_s_try_once(s, &s->next) || s->next.seconds >= HETI_S_NONE) return 0;
@@ -6542,40 +6489,28 @@ static double heti_s_least_found(const heti_s_seek *s) {
     return s->found_count > i ? s->found[i].seconds : HETI_S_NONE;
 }
 
-/* What a place may do: recompute by units or, where B is whole, as a whole, store one micro-batch,
-   both. */
-static int64_t heti_s_ways(const heti_s_seek *s, int split) {
-    return (s->d.recompute == HET_NO ? 1 : split ? 2 : 3) * (s->d.store == HET_YES ? 2 : 1);
-}
-
-/* Way number i of a place, as heti_s_choice.recompute has it. */
-static int32_t heti_s_place_way(const heti_s_seek *s, uint64_t i) {
-    const uint64_t ways = s->d.recompute == HET_NO ? 1 : s->order[s->now.order]->split ? 2 : 3;
-    return HETI_T_CAST(int32_t, i % ways + i / ways * 4);
-}
-
 /* Recomputation, what is stored, and state shares, with a schedule and its limit. Where nothing is
    stored these alone make the lists. */
 static void heti_s_each_recompute(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t places = c->first[c->pipelines];
     const int32_t states = heti_s_states(s, c->keepers);
-    const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s, s->order[c->order]->split));
+    const int64_t ways = heti_s_ways(s, s->order[c->order]->split);
     het_schedule *lists = NULL;
-    uint64_t masks = 1, left;
-    int64_t i;
+    int64_t masks = 1, left, i;
     for (i = 0; i < places; i++) masks *= ways;
-    for (uint64_t mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
-        for (i = 0, left = mask; i < places; i++, left /= ways) c->recompute[i] = heti_s_place_way(s, left % ways);
+    for (int64_t mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
+        for (i = 0, left = mask; i < places; i++, left /= ways) c->recompute[i] = heti_s_place_way(s, c, left % ways);
         if (!heti_s_is_plan(s, c)) continue;
-        for (i = 0, left = mask; i < places && c->recompute[i] == heti_s_place_way(s, left % ways); i++) left /= ways;
+        for (i = 0, left = mask; i < places && c->recompute[i] == heti_s_place_way(s, c, left % ways); i++)
+            left /= ways;
         if (i < places) continue; /* the same as without it */
         if (s->d.store == HET_YES) {
             het_schedule_free(lists);
             lists = NULL;
         }
         if (heti_s_too_large(s, c) || heti_s_hopeless(heti_s_bound_of(s, c, 1, after), heti_s_least_found(s))) {
-            s->skipped++;
+            s->to.skipped++;
             continue;
         }
         if (lists == NULL) {
@@ -6612,7 +6547,7 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
     heti_s_choice *c = &s->now;
     if (p + 1 == c->pipelines) {
         c->count[p] = left;
-        if (heti_s_hopeless(heti_s_bound_of(s, c, 0, after), heti_s_least_found(s))) s->skipped++;
+        if (heti_s_hopeless(heti_s_bound_of(s, c, 0, after), heti_s_least_found(s))) s->to.skipped++;
         else heti_s_each_setting(s, after);
         return;
     }
@@ -6620,7 +6555,7 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
         c->count[p] = n;
         s->last_counted = p; /* with the smallest micro-batch it takes no longer */
         if (n > 0 && heti_s_hopeless(heti_s_bound_pipeline(s, c, p, 0) + after, heti_s_least_found(s))) {
-            s->skipped++;
+            s->to.skipped++;
             return; /* nor with more of them */
         }
         heti_s_each_count(s, p + 1, left - n, after);
@@ -6749,7 +6684,7 @@ static void heti_s_all(heti_s_seek *s) {
         c->shard = HET_SHARD_STATE + way / 3;
         heti_s_each_device(s, 0);
     }
-    if (!heti_s_is_over(s)) s->exhaustive = 1;
+    if (!heti_s_is_over(s)) s->to.exhaustive = 1;
 }
 
 /* ---- the lower bound ---- */
@@ -6877,12 +6812,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (heti_s_least_granules(s) > d->most_granules)
         return HETI_S_BAD(s->error, "het_plan_search: %d granules are more than %d micro-batches of %d", d->granules,
                           d->most_micro_batches, d->most_granules);
-    if (d->recompute != HET_NO) d->recompute = HET_YES;
-    if (d->recompute_units != HET_NO) d->recompute_units = d->recompute;
-    if (d->store != HET_YES) d->store = HET_NO;
     if (d->slices < 0 || d->slices > 4096)
         return HETI_S_BAD(s->error, "het_plan_search: slices is %d, the range is 0 to 4096", d->slices);
-    if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
     if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
@@ -7047,13 +6978,9 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
         heti_s_most(&s->largest[0], to->weights);
         heti_s_most(&s->largest[1], to->trained * p->gradient_bytes);
-        to->weights += from->weights;
-        to->trained += from->trained;
-        to->least_held += from->least_held;
-        to->owned += from->owned;
-        to->single += from->single;
-        to->kept[0] = from->kept[0] + always + more;
-        to->kept[1] = from->kept[1] + always + (k->loss ? more : 0);
+        to->kept[0] = always + more;
+        to->kept[1] = always + (k->loss ? more : 0);
+        heti_s_add_numbers(to, from, sizeof *to, 1);
         s->widest = heti_s_larger(s->widest, scratch + more);
     }
 }
@@ -7097,10 +7024,12 @@ static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice
 static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
     const int64_t n = s->ranks;
-    HETI_S_ROOMS(int64_t, n, &s->kind_of, &s->near, &s->by_place, &s->by_speed, &s->alone_group);
+    HETI_S_ROOMS(int64_t, n + 1, &s->kind_of, &s->near, &s->by_place, &s->by_speed, &s->scratch, &s->alone_group,
+                 &s->own.first_stage, &s->alone.first_stage);
     HETI_S_ROOMS(int32_t, n + 1, &s->used, &s->taken, &s->fits);
-    HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring);
-    s->scratch = HETI_S_ROOM(int64_t, 2 * n);
+    HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring, &s->own.share,
+                 &s->own.state_share, &s->own.slice_share, &s->alone.share, &s->alone.state_share,
+                 &s->alone.slice_share);
     s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 5 * s->d.cluster->groups + 11);
     s->alone_from = HETI_S_ROOM(int64_t, s->d.cluster->groups);
     s->alone_tree = HETI_S_ROOM(het_group, s->d.cluster->groups);
@@ -7113,12 +7042,8 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->lower = HETI_S_ROOM(heti_s_lower, n);
     s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
     s->known = HETI_S_ROOM(heti_s_known, HETI_S_KNOWN);
-    s->least_time = HETI_S_ROOM(heti_s_times, HETI_S_TIMES);
-    s->plan.keeper = HETI_S_ROOM(uint8_t, n);
-    HETI_S_ROOMS(het_stage, 2 * n, &s->plan.stage, &s->alone.stage);
-    HETI_S_ROOMS(int64_t, n + 1, &s->plan.first_stage, &s->alone.first_stage);
-    HETI_S_ROOMS(double, n, &s->plan.share, &s->plan.state_share, &s->alone.state_share);
-    HETI_S_ROOMS(double, 1, &s->plan.slice_share, &s->alone.share, &s->alone.slice_share);
+    s->own.keeper = HETI_S_ROOM(uint8_t, n);
+    HETI_S_ROOMS(het_stage, 2 * n, &s->own.stage, &s->alone.stage);
     s->alone_stage = HETI_S_ROOM(het_stage_cost, 2 * n);
     s->alone_link = HETI_S_ROOM(het_link_cost, s->d.cluster->link != NULL ? n * n : 0);
     heti_s_choice_cut(s, arena, &s->now);
@@ -7130,20 +7055,19 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
 
 static het_result heti_s_seek_start(heti_s_seek *s) {
     HETI_T_TRY(heti_t_arrays(&s->arena, 0, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
-    s->plan.make = s->alone.make = het_schedule_make;
-    s->plan.cut = s->alone.cut = s->d.profile->cut;
-    s->plan.units = s->units;
-    s->plan.ranks = s->ranks;
-    s->plan.slices = 1;
-    s->plan.slice_share[0] = 1;
-    s->plan.step.granules = s->d.granules;
-    s->plan.step.sequences = s->d.granule_sequences;
-    s->plan.step.length = s->d.granule_tokens / s->d.granule_sequences;
-    s->own = s->plan;
+    s->own.make = s->alone.make = het_schedule_make;
+    s->own.cut = s->alone.cut = s->d.profile->cut;
+    s->own.units = s->units;
+    s->own.ranks = s->ranks;
+    s->own.slices = 1;
+    s->own.slice_share[0] = 1;
+    s->own.step.granules = s->d.granules;
+    s->own.step.sequences = s->d.granule_sequences;
+    s->own.step.length = s->d.granule_tokens / s->d.granule_sequences;
     s->alone.units = s->units;
     s->alone.pipelines = s->alone.slices = 1;
     s->alone.share[0] = s->alone.slice_share[0] = 1;
-    s->least_missing = s->least_guess = HETI_S_NONE;
+    s->least_lack.bytes = s->least_guess = HETI_S_NONE;
     HETI_T_TRY(heti_s_seek_kinds(s));
     HETI_T_TRY(heti_s_seek_known(s));
     HETI_T_TRY(heti_t_arrays(&s->curves, 0, heti_s_seek_curves_cut, s, &s->allocator, "het_plan_search", s->error));
@@ -7176,8 +7100,8 @@ static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const h
             without.group = NULL;
             without.every_link.latency = without.every_link.bandwidth = 0;
         }
-        result = round == 0 ? het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error) :
-            het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+        result = round == 0 ? het_simulate_costs(s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error) :
+            het_simulate(s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
         if (result != HET_OK) break;
         for (int64_t r = 0; r < s->ranks && round == 2; r++) heti_s_most(&found->work, simulation->rank[r].busy);
         seconds[round] = heti_s_makespan(simulation);
@@ -7220,7 +7144,7 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
 static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found *found, het_simulation **simulation) {
     het_schedule *lists = NULL;
     het_result result = heti_s_judge(s, c, simulation, &lists);
-    s->evaluations--; /* counted when it was found */
+    s->to.evaluations--; /* counted when it was found */
     if (result == HET_OK) {
         found->micro_batches = heti_s_micro_batches(s, c->granules);
         found->granules = c->granules;
@@ -7228,7 +7152,7 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
         for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
         if (!s->guessing) result = heti_s_explain(s, c, lists, found);
     }
-    if (result == HET_OK) result = het_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
+    if (result == HET_OK) result = het_plan_copy(s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
     het_schedule_free(lists);
     return result;
 }
@@ -7258,10 +7182,6 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
     to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
     memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
-    to->evaluations = s->evaluations;
-    to->skipped = s->skipped;
-    to->exhaustive = s->exhaustive;
-    to->stopped = s->result == HET_OK && s->stopped;
     if (result != HET_OK) het_search_free(to);
     else *search = to;
     return result;
@@ -7279,7 +7199,7 @@ HETRAIN_API void het_search_free(het_search *search) {
 static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
     const het_profile *p = s->d.profile;
     const double tokens = heti_s_tokens(s, heti_s_least_granules(s));
-    const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
+    const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute != HET_NO, 0, 0, tokens, tokens);
     const heti_s_prefix *a = &s->before[unit], *b = &s->before[unit + 1];
     return b->weights - a->weights + (b->trained - a->trained) * p->gradient_bytes + m.slot + m.carry + m.scratch +
            3 * m.stream + p->rank_weights + p->rank_gradients + p->rank_workspace;
@@ -7287,7 +7207,7 @@ static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
 
 /* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
 static het_result heti_s_nothing(heti_s_seek *s) {
-    const int64_t r = s->least_missing_rank, begin = s->least_missing_begin, end = s->least_missing_end;
+    const int64_t r = s->least_lack.rank, begin = s->least_lack.begin, end = s->least_lack.end;
     const het_cluster_device *device = &s->d.cluster->device[r];
     const het_cluster_device *largest = s->d.cluster->device;
     int64_t most = 0;
@@ -7312,16 +7232,16 @@ static het_result heti_s_nothing(heti_s_seek *s) {
                            "%b of device %d (%s), the largest", most, heti_s_kind_at(s->d.profile, most)->name, least,
                            least - largest->memory, largest->memory,
                            HETI_T_CAST(int64_t, largest - s->d.cluster->device), largest->name);
-    if (s->least_missing >= HETI_S_NONE)
+    if (s->least_lack.bytes >= HETI_S_NONE)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: %s", s->units, s->ranks,
-                           s->stopped ? "the search was over before a plan was found" :
+                           s->to.stopped ? "the search was over before a plan was found" :
                            "no schedule asked for can have a plan");
     if (end - begin == 1)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs "
                            "%b more than the %b of device %d (%s)", begin, heti_s_kind_at(s->d.profile, begin)->name,
-                           s->least_missing, device->memory, r, device->name);
+                           s->least_lack.bytes, device->memory, r, device->name);
     return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %b more "
-                       "than the %b of device %d (%s)", begin, end - 1, s->least_missing, device->memory, r,
+                       "than the %b of device %d (%s)", begin, end - 1, s->least_lack.bytes, device->memory, r,
                        device->name);
 }
 
@@ -7367,8 +7287,8 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
    out more. */
 static void heti_s_seek_pass(heti_s_seek *s) {
     const int small = s->d.small > 0 && heti_s_space(s) <= heti_s_real(s->d.small);
-    s->searched = s->exhaustive;
-    s->exhaustive = 0;
+    s->searched = s->to.exhaustive;
+    s->to.exhaustive = 0;
     (void)heti_s_give(s, 1);
     for (int32_t shard = HET_SHARD_STATE; shard <= heti_s_most_shard(s); shard++)
         if (s->found_count == 0 && !heti_s_is_over(s)) heti_s_beginnings(s, shard);
@@ -7380,8 +7300,8 @@ static void heti_s_seek_pass(heti_s_seek *s) {
     s->climbing = 1;
     if (small && heti_s_give(s, 0.05)) heti_s_climbs(s, 200, 8);
     if (small && heti_s_give(s, 0.1)) heti_s_all(s);
-    if (!s->exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, small ? s->d.evaluations : 64);
-    if (small && !s->exhaustive && heti_s_give(s, 1)) heti_s_all(s);
+    if (!s->to.exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, small ? s->d.evaluations : 64);
+    if (small && !s->to.exhaustive && heti_s_give(s, 1)) heti_s_all(s);
     (void)heti_s_give(s, 1);
     s->climbing = 0;
 }
@@ -7503,29 +7423,22 @@ static het_result heti_s_fused_way(heti_s_seek *s, het_plan *plan, const het_cos
 static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
     const heti_s_amount size = heti_s_granules(s, f->granules);
-    het_team_member member[HETRAIN_MAX_TEAM];
-    double share = 1, even[HETRAIN_MAX_TEAM];
-    int64_t chain[2] = { 0, 1 }, i;
-    het_stage stage, own;
-    het_plan plan;
-    het_costs costs;
-    memset(&plan, 0, sizeof plan);
-    memset(&stage, 0, sizeof stage);
-    memset(&costs, 0, sizeof costs);
-    own = stage;
+    het_result result = HET_OK;
+    het_plan shape, *plan;
+    memset(&shape, 0, sizeof shape);
+    HETI_S_CLEARED(het_stage, own);
+    HETI_S_CLEARED(het_costs, costs);
+    shape.units = shape.pipelines = shape.stages = shape.slices = 1;
+    shape.ranks = shape.members = count;
+    HETI_T_TRY(het_plan_new(&shape, &s->allocator, "het_plan_search", &plan, s->error));
+    plan->stage[0].unit_end = plan->first_stage[1] = 1;
+    plan->share[0] = plan->slice_share[0] = 1;
     own.unit_begin = unit, own.unit_end = unit + 1;
-    stage.unit_end = plan.units = plan.pipelines = plan.stages = plan.slices = 1;
-    plan.ranks = plan.members = count;
-    plan.stage = &stage;
-    plan.first_stage = chain;
-    plan.share = plan.slice_share = &share;
-    plan.state_share = even;
-    plan.member = member;
-    for (i = 0; i < count; i++) {
-        even[i] = 1;
-        member[i] = f->member[first + i];
-        member[i].rank = i;
-        member[i].leader = 0;
+    for (int64_t i = 0; i < count; i++) {
+        plan->state_share[i] = 1;
+        plan->member[i] = f->member[first + i];
+        plan->member[i].rank = i;
+        plan->member[i].leader = 0;
         f->member_group[i] = s->d.cluster->device[f->device[first + i]].group;
     }
     costs.stage = costs.member = f->cost;
@@ -7535,25 +7448,24 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.group = f->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
-    for (int way = 0; way < 3; way++) {
-        stage.recompute = own.recompute = way == 2;
-        for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &own, &f->cost[i]);
-        HETI_T_TRY(heti_s_fused_way(s, &plan, &costs, way, to));
+    for (int way = 0; way < 3 && result == HET_OK; way++) {
+        plan->stage[0].recompute = own.recompute = way == 2;
+        for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &own, &f->cost[i]);
+        result = heti_s_fused_way(s, plan, &costs, way, to);
     }
     to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
-    return HET_OK;
+    het_plan_free(plan);
+    return result;
 }
 
 /* Shares of a team for the whole chain. */
 static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t team) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
     const heti_s_amount size = heti_s_granules(s, f->granules);
-    het_divide_desc desc;
-    het_stage all;
-    memset(&all, 0, sizeof all);
+    HETI_S_CLEARED(het_stage, all);
     all.unit_end = s->units;
     for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &all, &f->cost[i]);
-    memset(&desc, 0, sizeof desc);
+    HETI_S_CLEARED(het_divide_desc, desc);
     desc.member = f->cost;
     desc.members = count;
     desc.granules = f->granules * s->pieces;
@@ -7629,10 +7541,11 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
             memory += c->device[device[i]].memory;
             if (!(c->device[device[i]].memory > 0)) memory = -HETI_S_NONE;
         }
-        f->profile.device[t] = *s->kind[s->kind_of[device[0]]].times;
-        if (count == 1) continue;
+        if (count == 1) {
+            f->profile.device[t] = *s->kind[s->kind_of[device[0]]].times;
+            continue;
+        }
         for (k = 0; k < t && !heti_s_fused_alike(s, f, k, t); k++) {}
-        memset(&f->profile.device[t], 0, sizeof f->profile.device[t]);
         if (k == t) HETI_T_TRY(heti_s_fused_device(s, f, t));
         else {
             f->profile.device[t] = f->profile.device[k];
@@ -7678,9 +7591,8 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     return HET_OK;
 }
 
-/* Judges a plan with teams, and keeps it where it is better than all before. missing: bytes over
-   the limit of some rank, in parts of it. */
-static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules, double *missing) {
+/* Judges a plan with teams, which is kept where it is better than all before, or else freed. */
+static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules) {
     heti_s_choice *c = &s->next;
     int64_t g, count;
     c->pipelines = plan->pipelines;
@@ -7699,19 +7611,13 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     }
     for (int64_t r = 0; r < s->ranks; r++)
         if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
-    s->missing = 0;
+    s->lack.bytes = 0;
     c->shard = HETI_T_CAST(int32_t, plan->shard);
-    s->fused[s->fused_count++] = plan;
-    HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
-    *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
-    if (c->seconds < heti_s_least_found(s) * (1 - 1e-9)) heti_s_keep(s, c);
-    for (int64_t k = s->fused_count - 1; k >= 0; k--) { /* those that are not, or no more, among the best */
-        for (g = 0; g < s->found_count && s->found[g].team != s->fused[k]; g++) {}
-        if (g < s->found_count) continue;
-        het_plan_free(s->fused[k]);
-        s->fused[k] = s->fused[--s->fused_count];
-    }
-    return HET_OK;
+    const het_result result = heti_s_judge(s, c, NULL, NULL);
+    if (result == HET_OK && c->seconds < heti_s_least_found(s) * (1 - 1e-9)) heti_s_keep(s, c);
+    for (g = 0; g < s->found_count && s->found[g].team != plan; g++) {}
+    if (g == s->found_count) het_plan_free(plan);
+    return result;
 }
 
 /* Searches where each micro-batch of so many granules is `parts` of them, which stay alone: in a
@@ -7732,7 +7638,7 @@ static het_result heti_s_search_parts(heti_s_seek *s, het_search_desc *desc, int
     if (heti_s_has_clock(s)) desc->seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) * share);
     if (het_plan_search(desc, made, &ignored) == HET_ERR_OOM)
         return heti_t_fail(s->error, HET_ERR_OOM, "%s", ignored.text);
-    if (*made != NULL) s->evaluations += (*made)->evaluations;
+    if (*made != NULL) s->to.evaluations += (*made)->evaluations;
     return HET_OK;
 }
 
@@ -7755,7 +7661,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     for (int round = 0; round < 4 && !heti_s_is_over(s); round++) {
         het_search *made;
         het_result result = HET_OK;
-        double least = 1, missing = 0;
+        double least = 1; /* of the plans: bytes over the limit of some rank, in parts of them */
         HETI_T_TRY(heti_s_fused_devices(s, f));
         HETI_T_TRY(heti_s_search_parts(s, &desc, f->granules, 1, 1.0 / 8, &made));
         if (made == NULL) return HET_OK;
@@ -7763,8 +7669,9 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
             het_plan *plan;
             result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
             s->guess = made->found[i].seconds;
-            if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules, &missing);
-            least = heti_s_smaller(least, missing);
+            if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules);
+            const double limit = s->d.cluster->device[s->lack.rank].memory;
+            least = heti_s_smaller(least, s->lack.bytes > 0 ? s->lack.bytes / (limit + s->lack.bytes) : 0);
         }
         het_search_free(made);
         HETI_T_TRY(result);
@@ -7931,7 +7838,6 @@ static het_result heti_s_cut_plan(heti_s_seek *s, const het_plan *from, int64_t 
 /* Judges what was found in both schedules of slices. */
 static het_result heti_s_judge_slices(heti_s_seek *s, const het_search *found, int64_t slices) {
     static const char *const heti_s_sliced[] = { "sliced-1f1b", "terapipe" };
-    double missing;
     for (int64_t i = 0; i < found->found_count; i++) {
         const het_plan *from = found->found[i].plan;
         int64_t recompute = 0;
@@ -7940,7 +7846,7 @@ static het_result heti_s_judge_slices(heti_s_seek *s, const het_search *found, i
         for (int way = 0; way < (recompute ? 4 : 2); way++) {
             het_plan *plan;
             HETI_T_TRY(heti_s_cut_plan(s, from, slices, heti_s_sliced[way & 1], way < 2, &plan));
-            if (plan != NULL) HETI_T_TRY(heti_s_judge_fused(s, plan, heti_s_least_granules(s), &missing));
+            if (plan != NULL) HETI_T_TRY(heti_s_judge_fused(s, plan, heti_s_least_granules(s)));
         }
     }
     return HET_OK;
@@ -7976,10 +7882,10 @@ static het_result heti_s_fits_with(heti_s_seek *s, const heti_s_choice *c, het_p
                                    int *fits) {
     plan->stage[g].recompute = units > 0 ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
     plan->stage[g].recompute_units = HETI_T_CAST(int32_t, units);
-    s->plan = *plan;
+    s->plan = plan;
     HETI_T_TRY(heti_s_choice_memory(s, c));
     heti_s_memory_missing(s);
-    *fits = s->missing <= 0;
+    *fits = s->lack.bytes <= 0;
     return HET_OK;
 }
 
@@ -8016,14 +7922,13 @@ static het_result heti_s_recompute_some(heti_s_seek *s) {
         int fewer = 0;
         plan[i] = NULL, granules[i] = s->found[i].granules;
         if (result == HET_OK) result = heti_s_judge(s, &s->found[i], NULL, NULL);
-        if (result != HET_OK || s->plan.stages > 256) continue;
-        result = het_plan_copy(&s->plan, &s->allocator, "het_plan_search", &plan[i], s->error);
+        if (result != HET_OK || s->plan->stages > 256) continue;
+        result = het_plan_copy(s->plan, &s->allocator, "het_plan_search", &plan[i], s->error);
         if (result == HET_OK) result = heti_s_recompute_less(s, &s->found[i], plan[i], &fewer);
         if (!fewer) het_plan_free(plan[i]), plan[i] = NULL;
     }
     for (int64_t i = 0; i < count; i++) {
-        double missing;
-        if (result == HET_OK && plan[i] != NULL) result = heti_s_judge_fused(s, plan[i], granules[i], &missing);
+        if (result == HET_OK && plan[i] != NULL) result = heti_s_judge_fused(s, plan[i], granules[i]);
         else het_plan_free(plan[i]);
     }
     return result;
@@ -8036,15 +7941,15 @@ static het_result heti_s_recompute_some(heti_s_seek *s) {
 static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_plan **plan, int64_t *most) {
     int64_t forwards = 0;
     *plan = NULL, *most = 1;
-    for (int64_t p = 0; p < s->plan.pipelines; p++) {
-        const int64_t stages = s->plan.first_stage[p + 1] - s->plan.first_stage[p];
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+        const int64_t stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
         *most = heti_s_max(*most, stages);
-        forwards += stages * c->count[p] * s->plan.slices;
+        forwards += stages * c->count[p] * s->plan->slices;
     }
     if (*most == 1 || s->ranks > 64 || forwards > 4096) return HET_OK;
-    HETI_T_TRY(het_plan_copy(&s->plan, &s->allocator, "het_plan_search", plan, s->error));
+    HETI_T_TRY(het_plan_copy(s->plan, &s->allocator, "het_plan_search", plan, s->error));
     memcpy((*plan)->schedule, "timed", 6);
-    for (int64_t g = 0; g < s->plan.stages; g++) /* whole stages need B in one piece; this keeps as little */
+    for (int64_t g = 0; g < s->plan->stages; g++) /* whole stages need B in one piece; this keeps as little */
         if ((*plan)->stage[g].recompute == HET_RECOMPUTE_STAGE) (*plan)->stage[g].recompute = HET_RECOMPUTE_UNIT;
     return HET_OK;
 }
@@ -8064,12 +7969,13 @@ static het_result heti_s_time(heti_s_seek *s) {
     s->budget = heti_s_spent(s) + s->d.evaluations;
     (void)heti_s_give(s, 1);
     for (int64_t i = 0; i < count; i++) {
-        double missing = plan[i] != NULL;
-        for (int64_t room = most[i] + 1; result == HET_OK && missing > 0 && room > 0 && !heti_s_is_over(s);
+        int fits = plan[i] == NULL;
+        for (int64_t room = most[i] + 1; result == HET_OK && !fits && room > 0 && !heti_s_is_over(s);
              room -= heti_s_max(1, room / 4)) {
             plan[i]->memory_limit = room > most[i] ? 0 : heti_s_real(room);
             result = het_plan_copy(plan[i], &s->allocator, "het_plan_search", &timed, s->error);
-            if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules[i], &missing);
+            if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules[i]);
+            fits = !(s->lack.bytes > 0);
         }
         het_plan_free(plan[i]);
     }
@@ -8121,16 +8027,15 @@ static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
         heti_s_keep(s, &s->best);
     }
     s->guessing = s->plain = 0;
-    s->evaluations = trials;
+    s->to.evaluations = trials;
     s->found_count = heti_s_min(s->found_count, most_found);
     return s->result;
 }
 
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
-    heti_s_seek s;
     HETI_S_OUTPUT("het_plan_search", search);
     if (desc == NULL) return HETI_S_BAD(error, "het_plan_search: desc is NULL");
-    memset(&s, 0, sizeof s);
+    HETI_S_CLEARED(heti_s_seek, s);
     s.error = error;
     HETI_T_TRY(heti_t_choose(&desc->allocator, &s.allocator, error, "het_plan_search"));
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
@@ -8142,12 +8047,12 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         s.d.seconds = s.fuses ? 0.7 * seconds : seconds;
         heti_s_seek_run(&s);
         s.d.seconds = seconds;
-        s.stopped = !s.exhaustive && heti_s_is_over(&s);
+        s.to.stopped = !s.to.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
         s.d.seconds = ahead;
         if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
         s.d.seconds = desc->seconds;
-        if (s.d.recompute_units == HET_YES && s.d.trials == 0 && s.result == HET_OK)
+        if (s.d.recompute != HET_NO && s.d.recompute_units != HET_NO && s.d.trials == 0 && s.result == HET_OK)
             s.result = heti_s_recompute_some(&s);
         if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_time(&s);
         if (s.d.trials > 0 && s.result == HET_OK)
@@ -8155,7 +8060,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         result = s.result;
         if (result == HET_OK) result = s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s, search);
     }
-    while (s.fused_count > 0) het_plan_free(s.fused[--s.fused_count]);
+    for (int64_t i = 0; i < HETI_S_MOST_FOUND; i++) het_plan_free(s.found[i].team);
     heti_s_seek_end(&s);
     return result;
 }
@@ -8216,8 +8121,7 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     return HET_OK;
 }
 
-/* Micro-batches of a step, which pipeline has which, sizes, costs, lists; cluster: in place of the
-   description's. */
+/* A step's micro-batches, whose they are, sizes, costs, lists. cluster: not the description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
@@ -8642,8 +8546,7 @@ static int heti_s_differs(double now, double believed, double change) {
     return now > believed * (1 + change) || believed > now * (1 + change);
 }
 
-/* A link's change also has to be at least a hundredth of the step: less is noise, and matters to no
-   plan. */
+/* A link's change must also be a hundredth of the step: less is noise, and matters to no plan. */
 static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     const het_group now = heti_s_link_now(a, g);
     const double x = heti_s_link_seconds(heti_s_group_link(&now), a->link[g].bytes),
@@ -8822,6 +8725,7 @@ typedef struct heti_s_score {
 } heti_s_score;
 
 typedef struct heti_s_pack {
+    het_packing to;                   /* what is made of it */
     het_pack_desc d;
     het_allocator allocator;
     het_error *error;
@@ -8829,7 +8733,7 @@ typedef struct heti_s_pack {
     het_schedule *made;               /* the same where it was made here */
     heti_t_arena arena;               /* of the arrays below */
     int64_t most;                     /* micro-batches */
-    int64_t evaluations, count_count, curves;
+    int64_t count_count, curves;
     double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
     double *limit;                    /* [pipelines] tokens of a micro-batch at most; 0: any */
     double least_limit;               /* the lowest of those with a share; 0: none */
@@ -8858,9 +8762,6 @@ typedef struct heti_s_pack {
     int64_t lists_for;                /* micro-batches */
     heti_s_score judged, best;        /* the order that was judged last */
     heti_s_grouping *best_grouping;
-    double plain_seconds, estimate;   /* estimate: of the best */
-    int64_t plain_count;
-    int stopped;
 } heti_s_pack;
 
 /* ---- what was given ---- */
@@ -9089,9 +8990,7 @@ static heti_s_amount heti_s_pack_amount(const heti_s_pack *s, int64_t granule) {
 }
 
 static void heti_s_add(heti_s_amount *to, const heti_s_amount *a, double times) {
-    to->tokens += times * a->tokens;
-    to->pairs += times * a->pairs;
-    to->sequences += times * a->sequences;
+    heti_s_add_numbers(to, a, sizeof *a, times);
 }
 
 static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
@@ -9140,8 +9039,7 @@ static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
     return work;
 }
 
-/* Of every number of micro-batches; those with the least bounds come first, of equals the lower
-   number. */
+/* Of every number of micro-batches: the least bounds come first, of equals the lower number. */
 static void heti_s_pack_bounds(heti_s_pack *s) {
     const double largest = s->key[s->sorted[0]];
     int64_t j;
@@ -9224,8 +9122,7 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
     return heti_s_pack_runs(s, m, high, cap, group, largest);
 }
 
-/* The largest granules first, each to the micro-batch that costs least with it; none may stay
-   empty. */
+/* The largest granules first, each to the micro-batch that costs least with it; none is empty. */
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t empty = m;
     if (s->d.granules > (INT64_C(1) << 22) / m) return 0;
@@ -9265,7 +9162,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
 /* Puts the spare grouping among the best, of which there are `room`, and one more place. */
 static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room) {
     int64_t at = room;
-    if (s->estimate < 0 || s->spare_grouping.estimate < s->estimate) s->estimate = s->spare_grouping.estimate;
+    if (s->to.estimate < 0 || s->spare_grouping.estimate < s->to.estimate) s->to.estimate = s->spare_grouping.estimate;
     while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
         (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
     if (at == room) return;
@@ -9363,7 +9260,7 @@ static void heti_s_pack_leave_out(heti_s_pack *s, int64_t m) {
 static het_result heti_s_pack_simulate(heti_s_pack *s, const het_schedule *lists, het_simulation **simulation) {
     het_costs costs = *s->d.costs;
     heti_s_sizes_use(&costs, &s->sizes);
-    s->evaluations++;
+    s->to.evaluations++;
     return het_simulate(s->d.plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
 }
 
@@ -9493,8 +9390,8 @@ static int heti_s_next(int64_t *a, int64_t n) {
 }
 
 static int heti_s_pack_spent(heti_s_pack *s) {
-    if (s->evaluations < s->d.evaluations) return 0;
-    s->stopped = 1;
+    if (s->to.evaluations < s->d.evaluations) return 0;
+    s->to.stopped = 1;
     return 1;
 }
 
@@ -9573,9 +9470,10 @@ static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
         heti_s_pack_amounts(s, &s->plain[k]);
         for (int64_t i = 0; i < s->plain[k].count; i++) s->order[i] = i;
         HETI_T_TRY(heti_s_pack_judge(s, &s->plain[k]));
-        if (s->judged.excess > 0 || (s->plain_count > 0 && s->judged.seconds >= s->plain_seconds)) continue;
-        s->plain_seconds = s->judged.seconds;
-        s->plain_count = s->plain[k].count;
+        if (s->judged.excess > 0) continue;
+        if (s->to.plain_micro_batches > 0 && s->judged.seconds >= s->to.plain_seconds) continue;
+        s->to.plain_seconds = s->judged.seconds;
+        s->to.plain_micro_batches = s->plain[k].count;
     }
     return HET_OK;
 }
@@ -9620,7 +9518,7 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     heti_s_pack_curves(s);
     heti_s_pack_sort(s);
     heti_s_pack_bounds(s);
-    s->estimate = -1; /* of none */
+    s->to.estimate = -1; /* of none */
     heti_s_pack_plain(s);
     heti_s_pack_group(s, 0, s->grouping);
     tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
@@ -9636,8 +9534,8 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
                            HETI_T_CAST(int64_t, s->all.sequences), s->most, s->d.max_tokens,
                            s->limited ? " (less in some pipelines)" : "", s->d.max_sequences);
     heti_s_pack_amounts(s, s->best_grouping);
-    for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->evaluations; k++) orders *= k;
-    HETI_T_TRY(orders <= s->d.evaluations - s->evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));
+    for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->to.evaluations; k++) orders *= k;
+    HETI_T_TRY(orders <= s->d.evaluations - s->to.evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));
     if (s->best.excess > 0)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
@@ -9667,21 +9565,15 @@ static het_result heti_s_packing_new(const het_packing *count, const int64_t *pl
 
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
-    het_packing made, *k;
-    memset(&made, 0, sizeof made);
-    made.granules = s->d.granules;
-    made.micro_batches = g->count;
-    made.pipelines = s->d.plan->pipelines;
-    made.seconds = s->best.seconds;
-    made.plain_seconds = s->plain_seconds;
-    made.plain_micro_batches = s->plain_count;
-    made.estimate = s->estimate;
-    made.evaluations = s->evaluations;
-    made.stopped = s->stopped;
-    made.allocator = s->allocator;
+    het_packing *k;
+    s->to.granules = s->d.granules;
+    s->to.micro_batches = g->count;
+    s->to.pipelines = s->d.plan->pipelines;
+    s->to.seconds = s->best.seconds;
+    s->to.allocator = s->allocator;
     for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
     for (int64_t i = 0; i < s->d.granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
-    HETI_T_TRY(heti_s_packing_new(&made, s->spare, "het_pack", &k, s->error));
+    HETI_T_TRY(heti_s_packing_new(&s->to, s->spare, "het_pack", &k, s->error));
     const heti_s_sizes sizes = { k->tokens, k->pairs, k->sequences };
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
@@ -9695,10 +9587,9 @@ HETRAIN_API void het_packing_free(het_packing *packing) {
 }
 
 HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
-    heti_s_pack s;
     if (desc == NULL || packing == NULL) return HETI_S_BAD(error, "het_pack: the description or packing is NULL");
     *packing = NULL;
-    memset(&s, 0, sizeof s);
+    HETI_S_CLEARED(heti_s_pack, s);
     s.d = *desc;
     s.error = error;
     HETI_T_TRY(heti_t_choose(&desc->allocator, &s.allocator, error, "het_pack"));
@@ -10191,7 +10082,6 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
 
 HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_pack_desc *desc, het_plan **plan,
                                       het_packing **packing, het_error *error) {
-    heti_s_teams t;
     if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
         return HETI_S_BAD(error, "het_pack_teams: a description, plan or packing is NULL");
     *plan = NULL;
@@ -10204,7 +10094,7 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
         search->granule_tokens < 0)
         return HETI_S_BAD(error, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, granule_tokens %d",
                           desc->granules, desc->max_tokens, desc->max_sequences, search->granule_tokens);
-    memset(&t, 0, sizeof t);
+    HETI_S_CLEARED(heti_s_teams, t);
     t.given.d = *desc;
     t.given.error = t.s.error = error;
     HETI_T_TRY(heti_t_choose(&desc->allocator, &t.s.allocator, error, "het_pack_teams"));
