@@ -4840,6 +4840,9 @@ typedef struct heti_s_seek {
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
     /* what is worked on */
     het_plan own, *plan;              /* plan: of the choice that is looked at; own, or one with teams */
+    het_schedule *lists;              /* of the choice that was judged last, its costs, and its simulation */
+    het_plan_costs *costs;
+    het_simulation *made;
     het_needs *needs;                 /* [ranks] */
     het_memory *memory;               /* [ranks] */
     heti_s_lower *lower;              /* [ranks] */
@@ -5152,24 +5155,24 @@ static void heti_s_memory_missing(heti_s_seek *s) {
     }
 }
 
-/* Costs of the plan that s->plan holds, with the choice's micro-batches. */
-static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
+/* Costs of s->plan with the choice's micro-batches: s->costs. */
+static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c) {
+    het_plan_costs_free(s->costs);
     heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
-    return heti_s_sized_costs(&s->d, s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
+    return heti_s_sized_costs(&s->d, s->plan, s->d.cluster, &s->sizes, &s->allocator, &s->costs, s->error);
 }
 
-/* The lists of the choice's plan, complete, and what they need of every rank, with any
-   recomputation: s->needs. NULL in *schedule: such a plan cannot have this schedule. */
-static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
-    het_plan_costs *costs = NULL;
+/* The lists of the choice's plan, complete, as s->lists, NULL where such a plan cannot have this
+   schedule; and what they need of every rank, with any recomputation, as s->needs. */
+static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c) {
     het_error error;
     heti_s_choice_plan(s, c);
-    if (heti_s_is_timed(s->plan)) HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    const het_result result = heti_s_lists(s->plan, c->count, &s->blocks, costs, &s->allocator, schedule, &error);
-    het_plan_costs_free(costs);
-    if (result == HET_ERR_OOM) return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
-    if (*schedule == NULL) return HET_OK;
-    return het_schedule_needs(s->plan, *schedule, 0, s->plan->ranks, 0, &s->allocator, s->needs, s->error);
+    if (heti_s_is_timed(s->plan)) HETI_T_TRY(heti_s_choice_costs(s, c));
+    het_schedule_free(s->lists);
+    if (heti_s_lists(s->plan, c->count, &s->blocks, s->costs, &s->allocator, &s->lists, &error) == HET_ERR_OOM)
+        return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    if (s->lists == NULL) return HET_OK;
+    return het_schedule_needs(s->plan, s->lists, 0, s->plan->ranks, 0, &s->allocator, s->needs, s->error);
 }
 
 /* Bytes of every rank, with s->needs. */
@@ -5948,16 +5951,12 @@ static void heti_s_note_missing(heti_s_seek *s) {
     if (lack->end > 0) s->least_lack = *lack; /* else a keeper, or a member that does not lead */
 }
 
-/* Simulates the choice with these lists and s->needs, NULL: there are none: c->seconds, or
-   HETI_S_MISFIT and more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the
-   choice is a plan. */
-static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het_schedule *lists,
-                                     het_simulation **simulation) {
-    het_simulation *made = NULL;
-    het_plan_costs *costs = NULL;
+/* Simulates the choice with s->lists and s->needs: c->seconds, or HETI_S_MISFIT and more, or
+   HETI_S_NONE. s->made: the simulation, where the choice is a plan. */
+static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, het_choice timeline) {
     c->seconds = HETI_S_NONE;
     s->to.evaluations++;
-    if (lists == NULL) return HET_OK;
+    if (s->lists == NULL) return HET_OK;
     heti_s_choice_plan(s, c);
     HETI_T_TRY(heti_s_choice_memory(s, c));
     if (s->impossible) return HET_OK;
@@ -5971,24 +5970,17 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
         c->seconds = heti_s_guess(s, c);
         return HET_OK;
     }
-    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    const het_result result = het_simulate_costs(s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO,
-                                                 &s->allocator, &made, s->error);
-    het_plan_costs_free(costs);
-    if (result == HET_OK) c->seconds = made->makespan;
-    if (simulation != NULL && result == HET_OK) *simulation = made;
-    else het_simulation_free(made);
-    return result;
+    HETI_T_TRY(heti_s_choice_costs(s, c));
+    het_simulation_free(s->made);
+    HETI_T_TRY(het_simulate_costs(s->plan, s->lists, s->costs, timeline, &s->allocator, &s->made, s->error));
+    c->seconds = s->made->makespan;
+    return HET_OK;
 }
 
-/* The same with lists made for it. *lists: NULL, or gets them. */
-static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation **simulation, het_schedule **lists) {
-    het_schedule *schedule = NULL;
-    het_result result = heti_s_choice_lists(s, c, &schedule);
-    if (result == HET_OK) result = heti_s_judge_lists(s, c, schedule, simulation);
-    if (lists != NULL && result == HET_OK) *lists = schedule;
-    else het_schedule_free(schedule);
-    return result;
+/* The same with lists made for it. */
+static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_choice timeline) {
+    HETI_T_TRY(heti_s_choice_lists(s, c));
+    return heti_s_judge_lists(s, c, timeline);
 }
 
 /* ---- the best of each form ---- */
@@ -6045,7 +6037,7 @@ static int heti_s_give(heti_s_seek *s, double part) {
 static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
     if (heti_s_is_over(s)) return 0;
     heti_s_canonical(s, c);
-    s->result = heti_s_judge(s, c, NULL, NULL);
+    s->result = heti_s_judge(s, c, HET_NO);
     if (s->result != HET_OK) return 0;
     heti_s_keep(s, c);
     return 1;
@@ -6496,8 +6488,8 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
     const int64_t places = c->first[c->pipelines];
     const int32_t states = heti_s_states(s, c->keepers);
     const int64_t ways = heti_s_ways(s, s->order[c->order]->split);
-    het_schedule *lists = NULL;
     int64_t masks = 1, left, i;
+    int made = 0; /* the lists */
     for (i = 0; i < places; i++) masks *= ways;
     for (int64_t mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
         for (i = 0, left = mask; i < places; i++, left /= ways) c->recompute[i] = heti_s_place_way(s, c, left % ways);
@@ -6505,27 +6497,23 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
         for (i = 0, left = mask; i < places && c->recompute[i] == heti_s_place_way(s, c, left % ways); i++)
             left /= ways;
         if (i < places) continue; /* the same as without it */
-        if (s->d.store == HET_YES) {
-            het_schedule_free(lists);
-            lists = NULL;
-        }
         if (heti_s_too_large(s, c) || heti_s_hopeless(heti_s_bound_of(s, c, 1, after), heti_s_least_found(s))) {
             s->to.skipped++;
             continue;
         }
-        if (lists == NULL) {
-            s->result = heti_s_choice_lists(s, c, &lists);
-            if (s->result != HET_OK || lists == NULL) break;
+        if (!made || s->d.store == HET_YES) {
+            s->result = heti_s_choice_lists(s, c);
+            if (s->result != HET_OK || s->lists == NULL) break;
+            made = 1;
         }
         for (c->state = 0; c->state < states && s->result == HET_OK; c->state++) {
-            s->result = heti_s_judge_lists(s, c, lists, NULL);
+            s->result = heti_s_judge_lists(s, c, HET_NO);
             if (s->result != HET_OK) break;
             heti_s_keep(s, c);
             if (c->state == HETI_S_STATE_EVEN && c->seconds >= HETI_S_MISFIT && !heti_s_shares_help(s)) break;
         }
         c->state = HETI_S_STATE_EVEN;
     }
-    het_schedule_free(lists);
 }
 
 /* The schedules, recomputations and state shares of devices, cuts and counts that are set. */
@@ -7078,41 +7066,33 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
 }
 
 static void heti_s_seek_end(heti_s_seek *s) {
+    het_simulation_free(s->made);
+    het_schedule_free(s->lists);
+    het_plan_costs_free(s->costs);
     heti_t_arrays_free(&s->curves, &s->allocator);
     heti_t_arrays_free(&s->arena, &s->allocator);
 }
 
 /* ---- what is found ---- */
 
-/* The step again (which says how busy the ranks are), without reductions and steps, and without
-   links: where the time goes. Each simulation is of the same lists. */
-static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists, het_found *found) {
-    het_plan_costs *costs = NULL;
-    het_simulation *simulation = NULL;
-    double seconds[3];
-    het_result result = HET_OK;
-    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    for (int round = 0; round < 3 && result == HET_OK; round++) {
-        het_costs without = costs->costs;
-        if (round > 0) without.block = NULL, without.blocks = 0;
-        if (round > 1) {
-            without.link = NULL;
-            without.group = NULL;
-            without.every_link.latency = without.every_link.bandwidth = 0;
-        }
-        result = round == 0 ? het_simulate_costs(s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error) :
-            het_simulate(s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
-        if (result != HET_OK) break;
-        for (int64_t r = 0; r < s->ranks && round == 2; r++) heti_s_most(&found->work, simulation->rank[r].busy);
-        seconds[round] = heti_s_makespan(simulation);
-    }
-    if (result == HET_OK) {
-        found->fill = seconds[2] - found->work;
-        found->transfers = seconds[1] - seconds[2];
-        found->update = c->seconds - seconds[1];
-    }
-    het_plan_costs_free(costs);
-    return result;
+/* The step that was simulated last, without reductions and steps, and without links too: where the
+   time goes. Each simulation is of the same lists, with ranks as busy. */
+static het_result heti_s_explain(heti_s_seek *s, het_found *found) {
+    het_costs without = s->costs->costs;
+    het_simulation *simulation;
+    without.block = NULL, without.blocks = 0;
+    HETI_T_TRY(het_simulate(s->plan, s->lists, &without, HET_NO, &s->allocator, &simulation, s->error));
+    const double linked = heti_s_makespan(simulation);
+    without.link = NULL;
+    without.group = NULL;
+    without.every_link.latency = without.every_link.bandwidth = 0;
+    HETI_T_TRY(het_simulate(s->plan, s->lists, &without, HET_NO, &s->allocator, &simulation, s->error));
+    for (int64_t r = 0; r < s->ranks; r++) heti_s_most(&found->work, simulation->rank[r].busy);
+    const double bare = heti_s_makespan(simulation);
+    found->fill = bare - found->work;
+    found->transfers = linked - bare;
+    found->update = found->seconds - linked;
+    return HET_OK;
 }
 
 /* "2.1 % more work of the busiest device, 0.5 % less waiting": the parts that differ by more than
@@ -7141,20 +7121,15 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
     if (shown == 0) heti_t_put(&out, "the same time");
 }
 
-static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found *found, het_simulation **simulation) {
-    het_schedule *lists = NULL;
-    het_result result = heti_s_judge(s, c, simulation, &lists);
+static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found *found, het_choice timeline) {
+    HETI_T_TRY(heti_s_judge(s, c, timeline));
     s->to.evaluations--; /* counted when it was found */
-    if (result == HET_OK) {
-        found->micro_batches = heti_s_micro_batches(s, c->granules);
-        found->granules = c->granules;
-        found->seconds = c->seconds;
-        for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
-        if (!s->guessing) result = heti_s_explain(s, c, lists, found);
-    }
-    if (result == HET_OK) result = het_plan_copy(s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
-    het_schedule_free(lists);
-    return result;
+    found->micro_batches = heti_s_micro_batches(s, c->granules);
+    found->granules = c->granules;
+    found->seconds = c->seconds;
+    for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
+    if (!s->guessing) HETI_T_TRY(heti_s_explain(s, found));
+    return het_plan_copy(s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
 }
 
 static void heti_s_search_cut(void *self, heti_t_arena *arena) {
@@ -7173,7 +7148,8 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
                                                            &s->allocator, "het_plan_search", s->error));
     if (to == NULL) return HET_ERR_OOM;
     for (int64_t i = 0; i < s->found_count && result == HET_OK; i++) {
-        result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
+        result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? HET_YES : HET_NO);
+        if (i == 0) to->simulation = s->made, s->made = NULL;
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
     const double work = heti_s_bound_work(s);
@@ -7613,7 +7589,7 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
         if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
     s->lack.bytes = 0;
     c->shard = HETI_T_CAST(int32_t, plan->shard);
-    const het_result result = heti_s_judge(s, c, NULL, NULL);
+    const het_result result = heti_s_judge(s, c, HET_NO);
     if (result == HET_OK && c->seconds < heti_s_least_found(s) * (1 - 1e-9)) heti_s_keep(s, c);
     for (g = 0; g < s->found_count && s->found[g].team != plan; g++) {}
     if (g == s->found_count) het_plan_free(plan);
@@ -7921,7 +7897,7 @@ static het_result heti_s_recompute_some(heti_s_seek *s) {
     for (int64_t i = 0; i < count; i++) {
         int fewer = 0;
         plan[i] = NULL, granules[i] = s->found[i].granules;
-        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], NULL, NULL);
+        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
         if (result != HET_OK || s->plan->stages > 256) continue;
         result = het_plan_copy(s->plan, &s->allocator, "het_plan_search", &plan[i], s->error);
         if (result == HET_OK) result = heti_s_recompute_less(s, &s->found[i], plan[i], &fewer);
@@ -7963,7 +7939,7 @@ static het_result heti_s_time(heti_s_seek *s) {
     het_result result = HET_OK;
     for (int64_t i = 0; i < count; i++) {
         plan[i] = NULL, most[i] = 0, granules[i] = s->found[i].granules;
-        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], NULL, NULL);
+        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
         if (result == HET_OK) result = heti_s_time_plan(s, &s->found[i], &plan[i], &most[i]);
     }
     s->budget = heti_s_spent(s) + s->d.evaluations;
@@ -7992,7 +7968,7 @@ static int heti_s_promises(heti_s_seek *s) {
         if (!heti_s_moved(s)) continue;
         heti_s_canonical(s, &s->next);
         if (heti_s_known_at(s, &s->next, &key)->key == key) continue;
-        s->result = heti_s_judge(s, &s->next, NULL, NULL);
+        s->result = heti_s_judge(s, &s->next, HET_NO);
         if (s->next.seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, &s->next);
     }
     return s->result == HET_OK && s->best.seconds < HETI_S_MISFIT;
@@ -8003,7 +7979,7 @@ static het_result heti_s_trial(heti_s_seek *s, heti_s_choice *c, int64_t *trials
     uint64_t key;
     heti_s_known *known = heti_s_known_at(s, c, &key);
     s->guessing = 0;
-    const het_result result = heti_s_judge(s, c, NULL, NULL);
+    const het_result result = heti_s_judge(s, c, HET_NO);
     s->guessing = 1;
     known->key = key;
     ++*trials;
