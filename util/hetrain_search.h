@@ -99,8 +99,7 @@ typedef struct het_unit_kind {
        key/value heads; how many attentions there are; 1: where rows are moved, they are packed */
     double query, key, heads, attentions, packed;
     double alone, whole;              /* 1: no team can share it; one can by heads alone */
-    double half_workspace;            /* `workspace` where two members divide the columns evenly; of other
-                                         shares by a line */
+    double half_workspace;            /* `workspace` where two members divide the columns evenly; else by a line */
     het_column_moves moves;           /* linked: parts of the time of F and of I; linked_base: elements of
                                          these products' matrices */
     double most_members;              /* of a team by columns; 0: any number */
@@ -514,8 +513,7 @@ typedef struct het_search_desc {
     double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
-    int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated
-                                         count as one: 20000 */
+    int64_t evaluations;              /* plans simulated at most, ten estimated moves counting as one: 20000 */
     int64_t trials;                   /* 0: none. Else plans are judged in closed form, over-large ones are
                                          refused, and so many of those that promise most are simulated,
                                          at most 64; what units take in a team is simulated beside. No
@@ -536,8 +534,7 @@ typedef struct het_found {
                                              what lists would take on top if links cost nothing;
                                              links; and from the last backward to the end:
                                              reductions, steps, gathers */
-    double *memory;                   /* [ranks] bytes at most, as memory limits count: the device's
-                                         and message buffers */
+    double *memory;                   /* [ranks] bytes at most, as limits count: the device's and message buffers */
     char why[256];                    /* of the best: what limits it; of others: what they lose by */
 } het_found;
 
@@ -627,8 +624,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, co
    ask and tell the others (het_broadcast). Threads: any, one call at a time. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
 HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
-/* Devices and links as they are believed to be. A device that is idle is believed to be what it
-   was. Threads: any. */
+/* Devices and links as believed; an idle device is believed to be what it was. Threads: any. */
 HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
 
 /* ---- >>pack_api: which micro-batches a step's data make -----------------------------------------
@@ -3066,22 +3062,16 @@ static void heti_s_repetition(const het_profile *profile, int64_t *first, int64_
         }
 }
 
-/* Elements of the parameters of a unit alone. */
-static int64_t heti_s_unit_elements(const het_profile *profile, int64_t unit) {
-    int64_t sum = 0;
-    for (int64_t b = 0; b < profile->blocks; b++)
-        if (profile->use[profile->block[b].first_use] == unit) sum += profile->block[b].elements;
-    return sum;
-}
-
 /* Which units are measured: a repeated run is shortened until the rest has HETI_S_MEASURED
    elements, but not below two repetitions. */
 static void heti_s_choose_units(heti_s_measure *m) {
     const het_profile *profile = m->profile;
     int64_t first, period, times, keep, elements = 0, one = 0;
     heti_s_repetition(profile, &first, &period, &times);
-    for (int64_t u = 0; u < profile->units; u++) elements += heti_s_unit_elements(profile, u);
-    for (int64_t u = first; u < first + period; u++) one += heti_s_unit_elements(profile, u);
+    for (const het_block_profile *b = profile->block; b < profile->block + profile->blocks; b++) {
+        elements += b->elements; /* of the first unit that has them */
+        if (profile->use[b->first_use] >= first && profile->use[b->first_use] < first + period) one += b->elements;
+    }
     for (keep = times; keep > 2 && elements > HETI_S_MEASURED; keep--) elements -= one;
     m->probes = 0;
     for (int64_t u = 0; u < profile->units; u++) {
@@ -3104,8 +3094,7 @@ static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, 
     m->sample[m->shapes++] = sample;
 }
 
-/* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and
-   those of a quarter. */
+/* Micro-batches of all granules, half of them and one, with the longest sequences and quarters. */
 static het_result heti_s_choose_shapes(heti_s_measure *m) {
     const int64_t most = m->context.limits.max_tokens, context = m->context.model.context;
     int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
@@ -3138,8 +3127,7 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
     return HET_OK;
 }
 
-/* Bounds of sequences and granules of shape s; granules are pieces of long sequences, or whole
-   short ones. */
+/* Bounds of shape s: sequences, and granules, which are pieces of long ones or whole short ones. */
 static het_result heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     const heti_s_sample *sample = &m->sample[s];
     const int64_t room = m->context.limits.max_tokens + 1, sequences = sample->tokens / sample->length;
@@ -3203,13 +3191,13 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
         owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
         for (int64_t k = 0; k < m->profile->kinds; k++)
-            for (int i = 0; i < HETI_S_CALLS * HETI_S_SHAPES; i++) {
-                const int call = i / HETI_S_SHAPES, shape = i % HETI_S_SHAPES;
-                const struct heti_s_call_now *now = &watch->now[k][call][shape];
-                if (now->count > 0) watch->round[k][call][shape][round] = now->sum / heti_s_real(now->count);
-                calls += now->sum;
-                if (call == HETI_S_FORWARD) beside -= now->sum;
-            }
+            for (int call = 0; call < HETI_S_CALLS; call++)
+                for (int shape = 0; shape < HETI_S_SHAPES; shape++) {
+                    const struct heti_s_call_now *now = &watch->now[k][call][shape];
+                    if (now->count > 0) watch->round[k][call][shape][round] = now->sum / heti_s_real(now->count);
+                    calls += now->sum;
+                    if (call == HETI_S_FORWARD) beside -= now->sum;
+                }
         watch->all[round] = calls;
         for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
@@ -3994,8 +3982,7 @@ static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti
     return HET_OK;
 }
 
-/* The cursor stands at a member of group `parent` (-1: at the whole); `process` is 1 where that is
-   inside one. */
+/* The cursor is at a member of group `parent`, -1: at the whole; process 1: that is inside one. */
 static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int process) {
     const size_t at = r->json.at;
     heti_s_member m;
@@ -4227,7 +4214,6 @@ static int heti_s_node_work(const het_description *d, const het_described_unit *
         elements += heti_s_real(p.count);
         trained += p.frozen ? 0 : heti_s_real(p.count);
     }
-    memset(w, 0, sizeof *w);
     w->flops = linear ? 2 * elements : 4 * (in + out);
     w->bytes = values * (in + out);
     w->shared = linear ? 4 * elements : 0;
@@ -4431,19 +4417,21 @@ static void heti_s_out_key(heti_t_text *out, const char *key, double value) {
     if (value > 0) heti_t_format(out, ",\"%s\":%r", key, value);
 }
 
-static void heti_s_out_member(heti_t_text *out, const char *name, size_t length, int64_t count) {
-    heti_t_put(out, length > 0 ? ",\"name\":" : "");
-    if (length > 0) heti_t_json(out, name, length);
+/* The first of `count` names, without its number; nothing where a reader makes the same of it. */
+static void heti_s_out_member(heti_t_text *out, const char *name, int64_t count, const char *made) {
+    size_t length = strlen(name);
+    if (count > 1) (void)heti_s_name_number(name, &length);
+    if (strlen(made) != length || memcmp(name, made, length) != 0) {
+        heti_t_put(out, ",\"name\":");
+        heti_t_json(out, name, length);
+    }
     if (count > 1) heti_t_format(out, ",\"count\":%d", count);
 }
 
 /* n devices, of which this is the first. */
 static void heti_s_write_device(heti_t_text *out, const het_cluster_device *device, int64_t n) {
-    size_t length = strlen(device->name);
-    if (n > 1) (void)heti_s_name_number(device->name, &length);
     heti_t_format(out, "{\"device\":%j", device->profile);
-    if (strlen(device->profile) == length && memcmp(device->name, device->profile, length) == 0) length = 0;
-    heti_s_out_member(out, device->name, length, n);
+    heti_s_out_member(out, device->name, n, device->profile);
     if (device->speed < 1 || device->speed > 1) heti_s_out_key(out, "speed", device->speed);
     heti_s_out_key(out, "memory", device->memory);
     heti_s_out_key(out, "max_tokens", device->max_tokens);
@@ -4462,12 +4450,10 @@ static void heti_s_write_devices(heti_s_cluster_writer *w) {
 
 /* All of n groups, of which this is the first, up to their members. */
 static void heti_s_write_link(heti_t_text *out, const het_group *group, int64_t n) {
-    size_t length = strlen(group->name);
-    if (n > 1) (void)heti_s_name_number(group->name, &length);
     heti_t_format(out, "{\"link\":{\"latency\":%r", group->latency);
     heti_s_out_key(out, "bandwidth", group->bandwidth);
     heti_t_char(out, '}');
-    heti_s_out_member(out, group->name, length, n);
+    heti_s_out_member(out, group->name, n, "");
     if (group->process) heti_t_put(out, ",\"process\":true");
     heti_s_out_key(out, "bus", group->bus);
     heti_s_out_key(out, "uplink", group->uplink);
@@ -4770,8 +4756,7 @@ typedef struct heti_s_choice {
     het_plan *team;                   /* a plan with teams, or else beyond this form, of which pipelines, devices
                                          in no order, counts and granules are known here; NULL: none */
     int64_t *first, *device, *end, *count; /* from here on arrays: every choice has its own */
-    int32_t *recompute;               /* [places] as device: what its stages do, 4 het_stage.store +
-                                         het_stage.recompute */
+    int32_t *recompute;               /* [places] as device: what its stages do, 4 het_stage.store + .recompute */
 } heti_s_choice;
 
 /* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each`
@@ -4873,7 +4858,7 @@ typedef struct heti_s_seek {
     double least_guess;               /* the shortest estimate of beginnings that fit */
     int32_t impossible;               /* the choice that was judged last is no plan */
     heti_s_lack lack, least_lack;     /* of the choice that was judged last; the least of all */
-    heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
+    heti_s_choice now, next, best, sorted; /* present, tried, of this climb, for a moment: in order, or so far */
     heti_s_choice found[HETI_S_MOST_FOUND]; /* best first; their teams' plans are their own */
     int64_t found_count;
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
@@ -5487,8 +5472,7 @@ static int heti_s_give_units(const heti_s_seek *s, heti_s_choice *c, int64_t p, 
     return at == s->units;
 }
 
-/* Cuts the chain for pipeline p so that the slowest stage is as fast as can be. 0: these devices
-   cannot hold it. */
+/* Cuts pipeline p's chain, the slowest stage as fast as can be. 0: its devices cannot hold it. */
 static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
     double low = 0, high = 0;
     if (heti_s_stages(s, c, p) > s->units && heti_s_chunks(s, c) == 2) return 0;
@@ -5608,7 +5592,6 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
 }
 
 static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    HETI_T_CLEAR(s->alone_stage, s->alone.stages);
     for (int64_t i = 0; i < s->alone.stages; i++) {
         const het_stage *stage = &s->alone.stage[i];
         const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
@@ -5638,11 +5621,11 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     }
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
     for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
-        const int64_t device = c->device[c->first[p] + i];
-        const double limit = s->d.cluster->device[device].memory, state = HETI_T_CAST(double, s->memory[i].optimizer);
-        const double weights = HETI_T_CAST(double, s->memory[i].weights), sums = HETI_T_CAST(double,
-                                                                                             s->memory[i].gradients);
-        const double bytes = heti_s_limited(&s->memory[i]) - weights - sums - state +
+        const het_memory *m = &s->memory[i];
+        const double limit = s->d.cluster->device[c->device[c->first[p] + i]].memory,
+                     weights = HETI_T_CAST(double, m->weights), sums = HETI_T_CAST(double, m->gradients),
+                     state = HETI_T_CAST(double, m->optimizer);
+        const double bytes = heti_s_limited(m) - weights - sums - state +
                              heti_s_divided(s, c, weights, sums, c->state == HETI_S_STATE_EVEN ? state : 0);
         if (limit > 0 && bytes > limit) *fits = 0;
     }
@@ -6117,7 +6100,6 @@ static int64_t heti_s_least_granules(const heti_s_seek *s) {
 /* Finds granules for devices that are arranged, by estimate. 0: nothing fits. */
 static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *arranged) {
     double best = HETI_S_NONE;
-    int64_t best_size = 0;
     for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules; g = heti_s_next_size(g)) {
         heti_s_choice_copy(s, c, arranged);
         c->granules = g;
@@ -6125,20 +6107,16 @@ static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *ar
         const double t = heti_s_estimate(s, c);
         if (t >= best) continue;
         best = t;
-        best_size = g;
+        heti_s_choice_copy(s, &s->sorted, c);
     }
-    if (best_size == 0) return 0;
-    heti_s_choice_copy(s, c, arranged);
-    c->granules = best_size;
-    return heti_s_refit(s, c);
+    if (best < HETI_S_NONE) heti_s_choice_copy(s, c, &s->sorted);
+    return best < HETI_S_NONE;
 }
 
-/* Where memory is short after all, what was missing is set aside and the cut made anew. 0: the
-   search is over. */
+/* What was missing after all is set aside, and the cut made anew. 0: the search is over. */
 static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
     heti_s_choice *c = &s->next;
     double guess;
-    c->seconds = HETI_S_NONE;
     HETI_T_CLEAR(s->reserve, s->ranks);
     for (int round = 0; round < 4; round++) {
         if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
@@ -6173,8 +6151,6 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices, 
             c->state = s->wide ? HETI_S_STATE_KEPT : HETI_S_STATE_EVEN;
             c->shard = shard;
             c->seconds = HETI_S_NONE;
-            HETI_T_CLEAR(c->end, 2 * s->ranks);
-            HETI_T_CLEAR(c->recompute, s->ranks);
             if (heti_s_arrange(s, c, devices, length, way, s->wide) && !heti_s_begin(s, c)) return 0;
         }
     return 1;
@@ -6253,8 +6229,7 @@ static void heti_s_put_in(heti_s_choice *c, int64_t p, int64_t place, int64_t de
     for (int64_t q = p + 1; q <= c->pipelines; q++) c->first[q]++;
 }
 
-/* A device at work, an idle one or a keeper goes to another pipeline, to one of its own, or out,
-   where it may keep. */
+/* A device at work, idle or a keeper goes to another pipeline, one of its own, out, or to keep. */
 static int heti_s_move_device(heti_s_seek *s, heti_s_choice *c) {
     const int64_t total = heti_s_used(c), what = heti_s_below(s, s->ranks), kind = heti_s_below(s, 8);
     int64_t i, place = 0, p;
@@ -6338,10 +6313,7 @@ static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
     const int only_limit = s->order[before]->limited && heti_s_below(s, 2) == 0;
     if (!only_limit && !s->one_order) c->order = heti_s_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_s_below(s, heti_s_longest(c) + 1) : 0;
-    if (chunks != heti_s_chunks(s, c)) {
-        HETI_T_CLEAR(c->end, 2 * s->ranks);
-        return heti_s_refit(s, c);
-    }
+    if (chunks != heti_s_chunks(s, c)) return heti_s_refit(s, c);
     return c->order != before || s->order[c->order]->limited;
 }
 
@@ -6411,7 +6383,8 @@ static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double 
 
 /* One to three moves from s->now to s->next. 0: they lead to no plan. */
 static int heti_s_moved(heti_s_seek *s) {
-    const int64_t n = 1 + (heti_s_below(s, 3) == 0) + (heti_s_below(s, 6) == 0);
+    int64_t n = 1 + (heti_s_below(s, 3) == 0);
+    n += heti_s_below(s, 6) == 0;
     s->moves++;
     heti_s_choice_copy(s, &s->next, &s->now);
     for (int64_t i = 0; i < n; i++)
@@ -6464,8 +6437,6 @@ static int heti_s_drawn(heti_s_seek *s) {
     c->state = heti_s_drawn_state(s, c);
     c->shard = heti_s_drawn_shard(s);
     c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
-    HETI_T_CLEAR(c->end, 2 * s->ranks);
-    HETI_T_CLEAR(c->recompute, s->ranks);
     if (!heti_s_refit(s, c) || !heti_s_is_plan(s, c) || !heti_s_try_once(s, c)) return 0;
     heti_s_choice_copy(s, &s->now, c);
     return 1;
@@ -6525,7 +6496,6 @@ static void heti_s_each_setting(heti_s_seek *s, double after) {
         c->order = o;
         for (c->limit = 0; c->limit <= (s->order[o]->limited ? heti_s_longest(c) : 0); c->limit++)
             heti_s_each_recompute(s, after);
-        c->limit = 0;
     }
     c->order = before;
 }
@@ -6665,7 +6635,6 @@ static void heti_s_all(heti_s_seek *s) {
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
         HETI_T_CLEAR(s->taken, s->ranks);
-        HETI_T_CLEAR(c->recompute, s->ranks);
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_S_STATE_EVEN;
@@ -7380,24 +7349,10 @@ static het_result heti_s_simulate(const het_plan *plan, const int64_t *count, co
     return result;
 }
 
-/* Of one unit in the team: way 0: F and B, 1: F, I and W, 2: B recomputed. */
-static het_result heti_s_fused_way(heti_s_seek *s, het_plan *plan, const het_costs *costs, int way,
-                                   het_unit_time *to) {
-    const int64_t micro_batches = 1;
-    het_simulation *made = NULL;
-    memcpy(plan->schedule, way == 1 ? "zb-h1" : "gpipe", 6);
-    HETI_T_TRY(heti_s_simulate(plan, &micro_batches, costs, HET_YES, &s->allocator, &made, s->error));
-    const het_record *r = made->timeline.record; /* the first member's, F first */
-    if (way == 0) to->forward.base = r[0].end - r[0].start;
-    *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
-    if (way == 1) to->weight.base = r[2].end - r[2].start;
-    het_simulation_free(made);
-    return HET_OK;
-}
-
 /* Of one unit in a team: what F, B, I and W take, and B longer where it is recomputed. */
 static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
+    const int64_t micro_batches = 1;
     const heti_s_amount size = heti_s_granules(s, f->granules);
     het_result result = HET_OK;
     het_plan shape, *plan;
@@ -7413,8 +7368,7 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     for (int64_t i = 0; i < count; i++) {
         plan->state_share[i] = 1;
         plan->member[i] = f->member[first + i];
-        plan->member[i].rank = i;
-        plan->member[i].leader = 0;
+        plan->member[i].rank = i; /* the leader is 0 */
         f->member_group[i] = s->d.cluster->device[f->device[first + i]].group;
     }
     costs.stage = costs.member = f->cost;
@@ -7424,10 +7378,18 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.group = f->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
-    for (int way = 0; way < 3 && result == HET_OK; way++) {
+    for (int way = 0; way < 3 && result == HET_OK; way++) { /* F and B; F, I and W; B recomputed */
+        het_simulation *made;
+        memcpy(plan->schedule, way == 1 ? "zb-h1" : "gpipe", 6);
         plan->stage[0].recompute = own.recompute = way == 2;
         for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &own, &f->cost[i]);
-        result = heti_s_fused_way(s, plan, &costs, way, to);
+        result = heti_s_simulate(plan, &micro_batches, &costs, HET_YES, &s->allocator, &made, s->error);
+        if (result != HET_OK) break;
+        const het_record *r = made->timeline.record; /* the first member's, F first */
+        if (way == 0) to->forward.base = r[0].end - r[0].start;
+        *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
+        if (way == 1) to->weight.base = r[2].end - r[2].start;
+        het_simulation_free(made);
     }
     to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
     het_plan_free(plan);
@@ -7504,7 +7466,6 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
     const het_cluster *c = s->d.cluster;
     int64_t k;
     HETI_T_CLEAR(f->profile.device, s->ranks);
-    HETI_T_CLEAR(f->time, s->ranks * s->d.profile->kinds);
     f->profile.devices = f->cluster.ranks = f->teams;
     for (int64_t t = 0; t < f->teams; t++) {
         const int64_t *device = f->device + f->first[t], count = f->first[t + 1] - f->first[t];
@@ -7783,7 +7744,6 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     (void)heti_s_give(s, 1);
     const het_result result = heti_s_fuse_all(s, &f);
     heti_t_arrays_free(&f.arena, &s->allocator);
-    (void)heti_s_give(s, 1);
     return result;
 }
 
@@ -7865,8 +7825,7 @@ static het_result heti_s_fits_with(heti_s_seek *s, const heti_s_choice *c, het_p
     return HET_OK;
 }
 
-/* The plan that was judged last, whose stages one after the other recompute as little as fits.
-   *fewer: some do. */
+/* The plan judged last, whose stages in turn recompute as little as fits. *fewer: some do. */
 static het_result heti_s_recompute_less(heti_s_seek *s, const heti_s_choice *found, het_plan *plan, int *fewer) {
     heti_s_choice c = *found; /* its devices */
     int fits;
@@ -8068,8 +8027,6 @@ static void heti_s_predict_end(heti_s_predict *p) {
     het_schedule_free(p->schedule);
     het_plan_costs_free(p->costs);
     heti_t_arrays_free(&p->arena, &p->allocator);
-    p->schedule = NULL;
-    p->costs = NULL;
 }
 
 static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
@@ -8181,7 +8138,6 @@ static void heti_s_adapt_stop(het_adapt *a) {
     heti_s_predict_end(&a->predict);
     het_plan_free(a->plan);
     heti_t_arrays_free(&a->ways, &a->allocator);
-    a->plan = NULL;
 }
 
 HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
@@ -8689,8 +8645,7 @@ typedef struct heti_s_grouping {
     double estimate;
 } heti_s_grouping;
 
-/* A number of micro-batches: the work of the busiest rank, and the least that any grouping can be
-   estimated at. */
+/* A number of micro-batches: the busiest rank's work, and the least estimate of any grouping. */
 typedef struct heti_s_count { int64_t count; double work, bound; } heti_s_count;
 
 /* How good an order is: first by memory, then by time. */
@@ -8714,6 +8669,7 @@ typedef struct heti_s_pack {
     double *limit;                    /* [pipelines] tokens of a micro-batch at most; 0: any */
     double least_limit;               /* the lowest of those with a share; 0: none */
     int limited;                      /* they differ */
+    double cap;                       /* tokens of several granules together at most, in any order; 0: any */
     double bytes_a_token;             /* the most that a rank with a limit keeps, over its limit,
                                          with one token in each micro-batch */
     heti_s_amount all;
@@ -8853,20 +8809,11 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->d.plan->ranks]);
 }
 
-/* Numbers of micro-batches that are looked at; how many they are. */
-static int64_t heti_s_pack_counts(const heti_s_pack *s) {
-    int64_t m = 1, n = 0;
-    for (;;) {
-        s->count[n++].count = m;
-        if (m == s->most) return n;
-        m = heti_s_min(s->most, m < HETI_S_EVERY_COUNT ? m + 1 : m + m / HETI_S_COUNT_STEPS);
-    }
-}
-
 static het_result heti_s_pack_room(heti_s_pack *s) {
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     HETI_T_TRY(heti_t_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
-    s->count_count = heti_s_pack_counts(s);
+    for (int64_t m = 0; m < s->most; s->count[s->count_count++].count = m) /* numbers that are looked at */
+        m = heti_s_min(s->most, m < HETI_S_EVERY_COUNT ? m + 1 : m + m / HETI_S_COUNT_STEPS);
     heti_s_pack_limits(s);
     s->lists.ranks = s->d.plan->ranks;
     s->lists.pipelines = s->d.plan->pipelines;
@@ -9033,11 +8980,11 @@ static void heti_s_pack_bounds(heti_s_pack *s) {
 
 /* ---- groupings ---- */
 
-/* May granules of this sum stand together? cap: of tokens, where they are several; 0: none. */
-static int heti_s_pack_fits(const heti_s_pack *s, const heti_s_amount *a, double cap) {
+/* May granules of this sum stand together, where they are several? */
+static int heti_s_pack_fits(const heti_s_pack *s, const heti_s_amount *a) {
     if (s->d.max_tokens > 0 && a->tokens > heti_s_real(s->d.max_tokens)) return 0;
     if (s->d.max_sequences > 0 && a->sequences > heti_s_real(s->d.max_sequences)) return 0;
-    return !(cap > 0) || a->tokens <= cap;
+    return !(s->cap > 0) || a->tokens <= s->cap;
 }
 
 static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_t end) {
@@ -9048,8 +8995,7 @@ static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_
 
 /* The longest run from `begin` that costs at most `bound` and ends at most at `last`; begin: there
    is none. *cost: of it. */
-static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t last, double bound, double cap,
-                                   double *cost) {
+static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t last, double bound, double *cost) {
     heti_s_amount a = heti_s_pack_run(s, begin, begin + 1);
     int64_t low = begin + 1, high = last + 1; /* low fits, high does not */
     *cost = heti_s_pack_cost(s, &a);
@@ -9058,7 +9004,7 @@ static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t 
         const int64_t middle = low + (high - low) / 2;
         a = heti_s_pack_run(s, begin, middle);
         const double c = heti_s_pack_cost(s, &a);
-        if (c > bound || !heti_s_pack_fits(s, &a, cap)) { high = middle; continue; }
+        if (c > bound || !heti_s_pack_fits(s, &a)) { high = middle; continue; }
         low = middle;
         *cost = c;
     }
@@ -9068,13 +9014,12 @@ static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t 
 /* Cuts the sorted row into m runs none of which costs more than `bound`: each as long as it can be,
    with a granule left for each that follows. 0: there are none. *largest: what the largest
    costs. */
-static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, double cap, int64_t *group,
-                            double *largest) {
+static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, int64_t *group, double *largest) {
     int64_t begin = 0;
     *largest = 0;
     for (int64_t j = 0; j < m; j++) {
         double cost;
-        const int64_t end = heti_s_pack_longest(s, begin, s->d.granules - (m - 1 - j), bound, cap, &cost);
+        const int64_t end = heti_s_pack_longest(s, begin, s->d.granules - (m - 1 - j), bound, &cost);
         if (end == begin) return 0;
         for (int64_t i = begin; i < end && group != NULL; i++) group[i] = j;
         *largest = heti_s_larger(*largest, cost);
@@ -9085,21 +9030,21 @@ static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, doubl
 
 /* The m runs whose largest is least: bisection between a bound that no runs keep and one that some
    do, which is always the cost of a run. */
-static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
+static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, int64_t *group, double *largest) {
     double low = 0, high = 2 * heti_s_pack_cost(s, &s->all);
-    if (!heti_s_pack_runs(s, m, high, cap, NULL, &high)) return 0;
+    if (!heti_s_pack_runs(s, m, high, NULL, &high)) return 0;
     for (;;) {
         const double middle = low + (high - low) / 2;
         double cost;
         if (!(middle > low && middle < high)) break;
-        if (heti_s_pack_runs(s, m, middle, cap, NULL, &cost)) high = cost;
+        if (heti_s_pack_runs(s, m, middle, NULL, &cost)) high = cost;
         else low = middle;
     }
-    return heti_s_pack_runs(s, m, high, cap, group, largest);
+    return heti_s_pack_runs(s, m, high, group, largest);
 }
 
 /* The largest granules first, each to the micro-batch that costs least with it; none is empty. */
-static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
+static int heti_s_pack_spread(heti_s_pack *s, int64_t m, int64_t *group, double *largest) {
     int64_t empty = m;
     if (s->d.granules > (INT64_C(1) << 22) / m) return 0;
     heti_s_pack_divide(s, m, s->pipeline_count);
@@ -9118,7 +9063,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
             if (to >= 0 && s->cost[j] >= least) continue;
             heti_s_add(&with, &own, 1);
             if (!heti_s_pack_takes(s, s->pipeline[j], &with)) continue;
-            if (s->cluster[j] && !heti_s_pack_fits(s, &with, cap)) continue;
+            if (s->cluster[j] && !heti_s_pack_fits(s, &with)) continue;
             cost = heti_s_pack_cost(s, &with);
             if (to >= 0 && cost >= least) continue;
             to = j;
@@ -9149,15 +9094,15 @@ static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room
 }
 
 /* The best grouping of each number of micro-batches, until none can be among the best any more. */
-static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best) {
+static void heti_s_pack_group(heti_s_pack *s, heti_s_grouping *best) {
     for (int64_t i = 0; i < s->count_count; i++) {
         const heti_s_count *next = &s->count[i];
         double largest, spread;
         if (best[HETI_S_KEPT - 1].count > 0 && next->bound >= best[HETI_S_KEPT - 1].estimate) return;
-        int found = heti_s_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
+        int found = heti_s_pack_tightest(s, next->count, s->spare_grouping.group, &largest);
         s->spare_grouping.count = next->count;
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
-        if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
+        if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, s->spare, &spread) &&
             (!found || spread < largest || s->limited)) { /* it keeps limits, runs may not */
             HETI_T_COPY(s->spare_grouping.group, s->spare, s->d.granules);
             s->spare_grouping.estimate = next->work + s->spread * spread;
@@ -9182,7 +9127,7 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
         }
         s->spare[i] = j - 1; /* by number for now */
         heti_s_add(&sum, &own, 1);
-        if (!heti_s_pack_fits(s, &sum, 0)) return 0;
+        if (!heti_s_pack_fits(s, &sum)) return 0;
         if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
     }
     for (int64_t i = 0; i < s->d.granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
@@ -9332,25 +9277,22 @@ static int heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
 /* s->cluster: micro-batches of similar cost, cut where the row by cost has its widest gaps. Returns
    how many there are. */
 static int64_t heti_s_pack_clusters(heti_s_pack *s, int64_t m) {
-    int64_t cut[HETI_S_CLUSTERS], cuts = 0, i, j, c = 0;
+    int64_t *cut = s->order, cuts = 0, c = 0; /* for a moment: 1 where the row is cut */
+    HETI_T_CLEAR(cut, m);
     while (cuts < HETI_S_CLUSTERS - 1) {
         int64_t widest = -1;
         double gap = 0;
-        for (i = 1; i < m; i++) {
+        for (int64_t i = 1; i < m; i++) {
             const double g = s->cost[s->by_cost[i - 1]] - s->cost[s->by_cost[i]];
-            for (j = 0; j < cuts && cut[j] != i; j++) {}
-            if (j < cuts || g <= gap) continue;
+            if (cut[i] || g <= gap) continue;
             gap = g;
             widest = i;
         }
         if (widest < 0) break;
-        cut[cuts++] = widest;
+        cut[widest] = 1;
+        cuts++;
     }
-    for (i = 0; i < m; i++) {
-        for (j = 0; j < cuts && cut[j] != i; j++) {}
-        c += j < cuts;
-        s->cluster[s->by_cost[i]] = c;
-    }
+    for (int64_t i = 0; i < m; i++) s->cluster[s->by_cost[i]] = c += cut[i];
     return cuts + 1;
 }
 
@@ -9488,7 +9430,7 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
 }
 
 static het_result heti_s_pack_search(heti_s_pack *s) {
-    double tokens, within; /* what a micro-batch may have beside memory; in any order */
+    double tokens; /* what a micro-batch may have beside memory */
     int64_t k, orders = 1;
     HETI_T_TRY(heti_s_pack_probe(s));
     heti_s_pack_curves(s);
@@ -9496,11 +9438,11 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     heti_s_pack_bounds(s);
     s->to.estimate = -1; /* of none */
     heti_s_pack_plain(s);
-    heti_s_pack_group(s, 0, s->grouping);
+    heti_s_pack_group(s, s->grouping);
     tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
-    within = s->bytes_a_token * tokens > 1 ? 1 / s->bytes_a_token : 0;
-    if (s->limited) within = heti_s_limit(within, s->least_limit);
-    if (within > 0) heti_s_pack_group(s, within, s->grouping + HETI_S_KEPT);
+    s->cap = s->bytes_a_token * tokens > 1 ? 1 / s->bytes_a_token : 0;
+    if (s->limited) s->cap = heti_s_limit(s->cap, s->least_limit);
+    if (s->cap > 0) heti_s_pack_group(s, s->grouping + HETI_S_KEPT);
     HETI_T_TRY(heti_s_pack_judge_plain(s));
     HETI_T_TRY(heti_s_pack_judge_groupings(s));
     if (s->best_grouping == NULL)
@@ -9986,8 +9928,7 @@ static het_result heti_s_teams_sizes(heti_s_teams *t, const int64_t *number, int
     return HET_OK;
 }
 
-/* Teams of one size, of each; then of the best one becomes several or several become one, while
-   that helps. */
+/* Teams of one size, of each; then one of the best is divided or several joined, while it helps. */
 static het_result heti_s_teams_climb(heti_s_teams *t, int64_t most) {
     int64_t number[HETI_S_TEAM_SIZES], best[HETI_S_TEAM_SIZES];
     double before;
