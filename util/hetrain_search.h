@@ -7537,7 +7537,6 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     c->state = HETI_S_STATE_EVEN;
     c->team = plan;
     for (c->order = 0; c->order < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
-    c->limit = HETI_T_CAST(int64_t, plan->memory_limit);
     HETI_T_CLEAR(c->first, plan->pipelines + 1);
     c->keepers = 0;
     for (int64_t p = 0; p < plan->pipelines; p++) c->count[p] = HETI_T_CAST(int64_t, plan->share[p]);
