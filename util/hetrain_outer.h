@@ -43,7 +43,8 @@
        HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
    MEMORY, ERRORS, THREADS
    One block: 12 bytes an element (with `bits` or `pace` 4 more each), and 4 (bits / 8) for every
-   island. Joins and het_outer_state allocate nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
+   island. Joins and het_outer_state allocate nothing. het_outer_error tells what failed. An outer
+   belongs to its context's thread.
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_poll het_outer_take
