@@ -51,6 +51,11 @@ static inline void catch_signals(void) {
         if (caught[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) sigaction(caught[i], &action, NULL);
 }
 
+/* What it may mean that a message has another size than expected. */
+static inline const char *of_two_kinds(const char *text) {
+    return strstr(text, " were sent, ") != NULL ? "; all processes want --islands, or none" : "";
+}
+
 /* Until a message from or to process `other`, whose start gave `result`, is there. Not 0: it will not come, also since nothing has been heard of
    `other` for half a minute. */
 static inline int message_wait(const het_transport *t, het_request *request, int64_t other, het_result result) {
@@ -73,7 +78,7 @@ static inline int message_wait(const het_transport *t, het_request *request, int
     if (text[0] != 0) return fail(FAILED, "%s", text);
     if (done) return 0;
     if (t->iface->aborted(t->self, &process, text, sizeof text) != HET_OK) return fail(FAILED, "process %lld failed: %s", (long long)process, text);
-    return fail(FAILED, "%s: %s", t->iface->name, t->iface->last_error(t->self));
+    return fail(FAILED, "%s%s", t->iface->last_error(t->self), of_two_kinds(t->iface->last_error(t->self)));
 }
 
 static inline void stop_send(stopper *s, unsigned char byte) {
@@ -103,7 +108,7 @@ static inline int stop_start(stopper *s, const het_transport *transport, int64_t
         if (s->request == NULL || s->byte == NULL) return fail(FAILED, "out of memory");
         for (p = 1; process == 0 && p < processes; p++)
             if (transport->iface->irecv(transport->self, p, HETRAIN_CALLERS_CHANNEL, &s->byte[p], 1, &s->request[p]) != HET_OK)
-                return fail(FAILED, "%s: %s", transport->iface->name, transport->iface->last_error(transport->self));
+                return fail(FAILED, "%s", transport->iface->last_error(transport->self));
     }
     if (process > 0) {
         if (pipe(s->ends) != 0) return fail(FAILED, "no pipe: %s", strerror(errno));

@@ -2368,7 +2368,7 @@ static int join_islands(job *j) {
     j->sea.every = s->islands / s->island_fragments;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
-    return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s", error.text);
+    return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s%s", error.text, of_two_kinds(error.text));
 }
 
 /* --overwrite: what another run left goes away. */

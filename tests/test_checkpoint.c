@@ -548,7 +548,7 @@ static void damage_later(void **state) {
     b = &d->node[lookup(d, "run/step-00000002/optimizer.safetensors")].data;
     b->data[b->size - 3] ^= 16;
     other = support_create(&run.desc);
-    EXPECT_ERROR(het_checkpoint_load(saved, other, HET_DEFAULT, &error), HET_ERR_IO, error.text, "optimizer.safetensors|XXH64|state.json says");
+    EXPECT_ERROR(het_checkpoint_load(saved, other, HET_DEFAULT, &error), HET_ERR_FORMAT, error.text, "optimizer.safetensors|XXH64|state.json says");
     b->data[b->size - 3] ^= 16;
     EXPECT_OK(het_checkpoint_load(saved, other, HET_DEFAULT, NULL));
     support_same_state(ctx, other, 0, "loaded at the second try");

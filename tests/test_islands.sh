@@ -143,6 +143,12 @@ island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
 island 1 2 --steps 12 --islands 4 --devices cpu:1
 ended 2
 report "$([ $? != 0 ] && grep -q 'other settings' out.0 out.1; echo $?)" 'islands with other settings' "$(cat out.0 out.1)"
+for odd in 0 1; do
+    island $odd 2 --steps 12 --islands 4 --devices cpu:1
+    island $((1 - odd)) 2 --steps 12 --devices cpu:1
+    ended 2
+    report "$([ $? != 0 ] && grep -q 'all processes want --islands, or none' out.0; echo $?)" "of two processes $odd alone is an island" "$(cat out.0 out.1)"
+done
 while [ $((SECONDS - begin)) -lt 125 ]; do sleep 1; done
 timeout -k 5 60 "$program" --world "0/2@file:$work/late" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > late.0 2>&1 < /dev/null
 status=$?

@@ -5866,7 +5866,7 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     het_result result;
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
     result = heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
-    if (p.error.text[0] != 0) own = p.error;
+    if (p.error.text[0] != 0) own = p.error, result = p.error.code;
     heti_f_proven_close(&p);
     return heti_f_told(ctx, result, &own, error);
 }

@@ -506,8 +506,8 @@ static het_result heti_o_flush(het_outer *o) {
     return HET_OK;
 }
 
-/* Takes part in joins until its own one is through, if it is joining, or else to the last. result: of
-   what was before. */
+/* Takes part in joins until its own one is through, if it is joining, or else to the last one.
+   result: of what was before. */
 static het_result heti_o_play(het_outer *o, double tokens, het_result result) {
     const int64_t round = o->info.rounds;
     int64_t sends;

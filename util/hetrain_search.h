@@ -1147,7 +1147,7 @@ static het_result heti_s_check_profile(const het_profile *p, const char *call, h
         if (p->unit[u] < 0 || p->unit[u] >= p->kinds)
             return HETI_S_BAD(error, "%s: unit %d of the profile is of kind %i of %d", call, u, p->unit[u], p->kinds);
     for (int64_t b = 0; b < p->blocks; b++)
-        if (p->block[b].elements < 0 || p->block[b].elements > INT64_C(1) << 50 || p->block[b].first_use < 0 ||
+        if (p->block[b].elements < 1 || p->block[b].elements > INT64_C(1) << 50 || p->block[b].first_use < 0 ||
             p->block[b].uses < 1 || p->block[b].uses > p->uses - p->block[b].first_use)
             return HETI_S_BAD(error, "%s: block %d of the profile has %d elements and %d uses from number %d of %d on",
                               call, b, p->block[b].elements, p->block[b].uses, p->block[b].first_use, p->uses);
@@ -6116,20 +6116,20 @@ static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *ar
 /* What was missing after all is set aside, and the cut made anew. 0: the search is over. */
 static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
     heti_s_choice *c = &s->next;
-    double guess;
+    int goes_on = 1;
     HETI_T_CLEAR(s->reserve, s->ranks);
     for (int round = 0; round < 4; round++) {
         if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
-        guess = heti_s_estimate(s, c);
+        const double guess = heti_s_estimate(s, c);
         if (s->found_count > 0 && guess > 1.2 * s->least_guess) break;
-        if (!heti_s_try(s, c)) return 0;
+        if ((goes_on = heti_s_try(s, c)) == 0) break;
         if (c->seconds < HETI_S_MISFIT) s->least_guess = heti_s_smaller(s->least_guess, guess);
         if (c->seconds < HETI_S_MISFIT || c->seconds >= HETI_S_NONE) break;
         s->reserve[s->lack.rank] += s->lack.bytes;
     }
     HETI_T_CLEAR(s->reserve, s->ranks);
-    if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
-    return !heti_s_is_over(s);
+    if (goes_on && c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
+    return goes_on && !heti_s_is_over(s);
 }
 
 /* How many devices stay when the slowest go: the next smaller number behind which the speed falls
