@@ -178,13 +178,15 @@ def islands(number, draw):
     """Islands that join: their bits are a function of what each trains, not of how it divides that."""
     rounds, outer = draw.choice([1, 2, 3]), maybe(draw, 0.3, "--island-bits", draw.choice("248")) + maybe(draw, 0.3, "--outer-momentum", "0")
     math, count, one = trained(draw), draw.choice([2, 2, 3]), None
-    fragments = draw.choice([1, 1, 2])
+    paced = draw.random() < 0.4 # joins in the order of times that are said, each island as many rounds as it likes
+    fragments = 1 if paced else draw.choice([1, 1, 2])
     every = [fragments * draw.choice([1, 2, 3]) for _ in range(count)]
     outer += ["--island-fragments", str(fragments)]
+    own = [(draw.choice([1, 2, 4]), ["--island-seconds", draw.choice(["0.5", "1", "1.7", "3"])]) if paced else (rounds, []) for _ in every]
     for _ in range(3):
         words = [layout(draw) if one else [] for _ in every]
-        given = [("train", *SPOKEN, *math, "--steps", str(rounds * steps), "--islands", str(steps), *outer, *words[island],
-                  "--world", f"{island}/{count}@file:meeting") for island, steps in enumerate(every)]
+        given = [("train", *SPOKEN, *math, "--steps", str(own[island][0] * steps), "--islands", str(steps), *outer, *own[island][1],
+                  *words[island], "--world", f"{island}/{count}@file:meeting") for island, steps in enumerate(every)]
         run = together(*given)
         if not judge(number, run, one and one[1], sum((list(command) for command in given), [])) and one is None:
             return
