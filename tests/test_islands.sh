@@ -39,19 +39,19 @@ island 0 2 --steps 12 --islands 4 --devices cpu:1
 island 1 2 --steps 6 --islands 2 --devices cpu:1
 ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" 'islands of 4 and 2 steps a round' "$hash"
 for slow in 1.0 0.2; do # joins at 1, 2, 2.5, 3, 4 and, both together, 5
-    island 0 2 --steps 20 --islands 4 --devices cpu:1@$slow --island-seconds 1
-    island 1 2 --steps 8 --islands 4 --devices cpu:1,cpu:1 --plan pp --island-seconds 2.5
+    island 0 2 --steps 100 --islands 20 --devices cpu:1@$slow --island-seconds 1
+    island 1 2 --steps 80 --islands 40 --devices cpu:1,cpu:1 --plan pp --island-seconds 2.5
     ended 2; status=$?
     [ $slow = 1.0 ] && paced=$hash
     report "$([ $status = 0 ] && [ "$hash" = "$paced" ]; echo $?)" "joins in the order of what rounds were simulated to take, speed $slow" "$hash" "$paced" \
         "$(cat out.0 out.1)"
 done
-island 0 2 --steps 20 --islands 4 --devices cpu:1@0.02 --island-seconds 1
-island 1 2 --steps 8 --islands 4 --devices cpu:1@0.02 --island-seconds 2.5 --out kept.1 --checkpoint-every 2
+island 0 2 --steps 100 --islands 20 --devices cpu:1@0.05 --island-seconds 1
+island 1 2 --steps 80 --islands 40 --devices cpu:1@0.02 --island-seconds 2.5 --out kept.1 --checkpoint-every 5 # killed long before step 40
 for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
 kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
 wait "${child[1]}" 2> /dev/null
-island 1 2 "" --resume kept.1 --islands 4 --devices cpu:1
+island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2; report "$([ $? = 0 ] && [ "$hash" = "$paced" ]; echo $?)" 'one of them killed, and gone on' "$hash" "$paced" "$(cat out.0 out.1)"
 rm -r kept.1
 for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer-momentum 0'; do
@@ -96,14 +96,14 @@ for victim in 0 1; do
 done
 
 # killed, and started again with what it had saved in this round: it trains its own part again, for which the other waits, and nothing is lost
-for i in 0 1; do island $i 2 --steps 24 --islands 8 --devices cpu:1; done
+for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1; done
 ended 2; whole=$hash
 rm -r kept.?
-for i in 0 1; do island $i 2 --steps 24 --islands 8 --devices cpu:1@0.02 --out kept.$i --checkpoint-every 10; done
+for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1@0.02 --out kept.$i --checkpoint-every 5; done
 for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
 kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
 wait "${child[1]}" 2> /dev/null
-island 1 2 "" --resume kept.1 --islands 8
+island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2
 report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" 'killed, and gone on with --resume: the hash of a run without' "$hash" "$whole" "$(cat out.0 out.1)"
 

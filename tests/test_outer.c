@@ -31,7 +31,10 @@ typedef struct life {
     int64_t steps, rounds;
     float ruin;            /* not 0: what its weights become before each join */
     const char *plan;      /* NULL: one rank */
-    int64_t anew_at;       /* not 0: behind so many joins and a step it is saved, and another outer goes on */
+    int64_t anew_at;       /* not 0: behind so many rounds (-1: none) and a step it is saved, and another outer goes on */
+    int64_t stale;         /* what it saved is of a time before this many joins, and then all may be opened anew */
+    volatile int64_t *anew; /* whether they may; NULL: at once */
+    het_transport second;  /* by which; iface NULL: by the same, which nothing may be under way on */
     uint64_t hash;
     double loss;
     int64_t elements;
@@ -53,13 +56,12 @@ static void describe(support_run *run, const life *l)
     support_run_plan(run, l->plan, NULL, 1);
 }
 
-/* What another outer takes from this one, which goes. NULL: it has failed. */
+/* What another outer takes from this one. NULL: it has failed. */
 static void *saved_state(het_outer *outer, double tokens, size_t *size)
 {
     const void *state = het_outer_state(outer, tokens, size);
     void *copy = state != NULL ? malloc(*size) : NULL;
     if (copy != NULL) memcpy(copy, state, *size);
-    het_outer_destroy(outer);
     return copy;
 }
 
@@ -67,11 +69,18 @@ static het_outer *open_anew(life *l, het_ctx *ctx, het_outer *outer, double toke
 {
     het_error error = { HET_OK, "" };
     void *state = saved_state(outer, tokens, &l->desc.state_size);
+    while (het_outer_get_info(outer)->joins < l->stale || (l->anew != NULL && l->stale == 0 && !*l->anew)) {
+        EXPECT_OK(het_outer_poll(outer));
+        nap(NULL);
+    }
+    if (l->anew != NULL) *l->anew = 1;
+    het_outer_destroy(outer);
     l->desc.state = state;
+    if (l->second.iface != NULL) l->desc.transport = l->second;
     support_expect(het_outer_create(&l->desc, ctx, &outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
     free(state);
     l->desc.state = NULL;
-    assert_true(het_outer_get_info(outer)->rounds == l->anew_at && !het_outer_get_info(outer)->adopted);
+    assert_true(het_outer_get_info(outer)->rounds == (l->anew_at < 0 ? 0 : l->anew_at) && !het_outer_get_info(outer)->adopted);
     l->anew_at = 0;
     return outer;
 }
@@ -101,7 +110,7 @@ static void live(life *l)
             tokens += (double)info.tokens;
             l->loss = info.loss;
             EXPECT_OK(het_outer_poll(outer));
-            if (l->anew_at == 0 || l->info.rounds != l->anew_at) continue;
+            if (l->anew_at == 0 || l->info.rounds != (l->anew_at < 0 ? 0 : l->anew_at)) continue;
             outer = open_anew(l, ctx, outer, tokens);
             tokens = het_outer_get_info(outer)->trained;
         }
@@ -771,6 +780,31 @@ static void nobody_waits_for_who_comes_later(void **state)
     assert_false(l[1].late);
 }
 
+/* One that goes on within its round takes what the other has joined meanwhile, and keeps what it trained itself. */
+static void a_round_outlasts_joins_of_others(void **state)
+{
+    uint64_t hash = 0;
+    (void)state;
+    only_the_parent();
+    for (int anew = 0; anew < 2; anew++) {
+        volatile int64_t may = 0;
+        threads_world world;
+        threads_end end[MOST];
+        het_transport second[MOST];
+        life l[MOST];
+        settle(l, 2);
+        threads_open(&world, end, second, 2, 0);
+        for (int i = 0; i < 2; i++) l[i].second = second[i];
+        l[0].desc.pace = 10, l[1].desc.pace = 45;
+        l[0].desc.rounds = l[0].rounds = 8, l[1].desc.rounds = l[1].rounds = 2;
+        l[0].anew = l[1].anew = &may;
+        if (anew) l[0].anew_at = 3, l[1].anew_at = -1, l[1].stale = 3;
+        (void)on_threads(l, 2, 0);
+        if (!anew) hash = l->hash;
+        assert_true(l->hash == hash && l[0].anew_at == 0 && l[1].anew_at == 0);
+    }
+}
+
 /* Saved in the middle of a round and opened again, momentum, error feedback and fragments go on with the same bits. */
 static void a_saved_state_goes_on(void **state)
 {
@@ -810,6 +844,7 @@ static void states_are_refused(void **state)
     EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
     saved = saved_state(outer, 7, &size);
     assert_non_null(saved);
+    het_outer_destroy(outer);
     l->desc.state = saved, l->desc.state_size = size - 4;
     EXPECT_ERROR(het_outer_create(&l->desc, ctx, &outer, &error), HET_ERR_INVALID, error.text, "the state has|bytes|with 0 bits and pace 0");
     l->desc.state_size = size, l->desc.bits = 2;
@@ -892,7 +927,8 @@ int main(void)
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often), cmocka_unit_test(half_a_state_is_not_taken),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(joins_in_the_order_of_paces),
-        cmocka_unit_test(nobody_waits_for_who_comes_later), cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
+        cmocka_unit_test(nobody_waits_for_who_comes_later), cmocka_unit_test(a_round_outlasts_joins_of_others),
+        cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
         cmocka_unit_test(refused)
     };
     parent = getpid();

@@ -642,6 +642,7 @@ static het_result heti_o_begin(het_outer *o) {
     heti_o_cut(o);
     o->pace[o->d.island] = o->paced ? o->d.pace : 1;
     o->all_rounds[o->d.island] = o->d.rounds;
+    const int within = o->paced && o->d.state != NULL; /* perhaps within a round that still goes on */
     if (o->d.state != NULL) HETI_T_TRY(heti_o_restore(o));
     else {
         HETI_T_TRY(heti_o_move(o, o->global, 0, o->parameters));
@@ -652,6 +653,7 @@ static het_result heti_o_begin(het_outer *o) {
     if (o->d.islands == 1) heti_o_replay(o, o->info.joins);
     if (o->d.islands == 1) return HET_OK;
     HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
+    if (within && o->info.rounds == o->saved->rounds) o->info.adopted = 0; /* global is newer, its round is not over */
     if (!o->info.adopted) return HET_OK; /* a round that the others are in waits for what is trained here */
     o->info.trained = 0; /* what it had is of a round that is over */
     if (o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
