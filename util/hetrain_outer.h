@@ -18,8 +18,8 @@
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
    momentum m) (Nesterov). All islands go on from global, each with its optimizer's own state. All
    compute the same from the same bytes: equal bits over any transport, whoever was late. An island
-   whose weights are not finite, or 1e38 from global, counts as one without tokens. A join sends 4 bytes an element to
-   every other island; data parallelism of two sends 6 a step.
+   whose weights are not finite, or 1e38 from global, counts as one without tokens. A join sends 4
+   bytes an element to every other island; data parallelism of two sends 6 a step.
    PACE   With desc.pace, what a round of this island takes as simulated, nobody waits for islands
    that come later: joins are in the order of these times, n-th rounds at n pace; those of one time
    together, D times their part of all islands. A delta is from where the island's round began. So
@@ -35,7 +35,7 @@
    that is not. Is that one who was started again, it joins the round that the others are in with 0
    tokens; their deltas wait as long as `open` does. Without `open` a failure is the end.
    GOING ON   het_outer_state, saved beside the context at any step, is what the description of a
-   later outer takes: equal bits, for one island alone too, if no join is missing.
+   later outer takes: equal bits, for one island alone too, if no join of its own is missing.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_OUTER_IMPLEMENTATION      one file of the program has the code
