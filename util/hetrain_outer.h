@@ -104,7 +104,7 @@ typedef struct het_outer_info {
 typedef struct het_outer het_outer;
 
 /* Opens the transport, and gives all islands the weights of the one that is farthest, the lowest of
-   these. Where the others are within a join, takes part in it. ctx must live as long.
+   these. If it was behind, and others are within a join, takes part in that. ctx must live as long.
    Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
