@@ -2365,6 +2365,7 @@ static int join_islands(job *j) {
     if (s->islands % s->island_fragments != 0 || s->steps % s->islands != 0)
         return fail(BAD_INPUT, "--islands %lld: wants --steps %lld to be a multiple of it, and itself of --island-fragments %lld",
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
+    if (s->island_seconds > 0 && desc.pace == 0) return fail(BAD_INPUT, "--island-seconds %g: below a microsecond", s->island_seconds);
     j->sea.every = s->islands / s->island_fragments;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);

@@ -116,6 +116,7 @@ refused() { # refused TEXT OPTION...
 refused 'multiple' --steps 10 --islands 4
 refused 'fragments' --steps 12 --islands 4 --island-fragments 2 --island-seconds 1
 refused 'without --islands' --steps 12 --island-seconds 1
+refused 'below a microsecond' --steps 12 --islands 4 --island-seconds 1e-9
 refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
 "$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 --out kept --checkpoint-every 4 --keep 9 > out 2>&1 && rm -r kept/step-00000012
 report $? 'a run of islands with checkpoints' "$(cat out)"
