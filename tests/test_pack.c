@@ -490,7 +490,38 @@ static void test_every_order(void **state)
     assert_true(gained > 100);
 }
 
-/* More micro-batches than all orders can be tried of: no exchange of two helps. */
+/* The eight micro-batches of DynaPipe's own test (awslabs/optimizing-multitask-training-through-dynamic-pipelines, tests/test_scheduler): four devices
+   of two layers, forward passes of 8, 8, 4 and 4 ms for size 1, backward passes of twice that, 2 MB at 100 Gbit/s between them. */
+static void test_dynapipe(void **state)
+{
+    static const int64_t tenths[8] = { 10, 8, 12, 9, 11, 7, 14, 6 };
+    int64_t order[8], i;
+    double least = HUGE_VAL;
+    job *j = job_make("pp", "1f1b", 4, 1);
+    het_packing *packing;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        het_stage_cost *c = &j->stage[i];
+        c->forward.token = i < 2 ? 0.8 : 0.4, c->backward.token = 2 * c->forward.token, c->bytes = 0.2e6;
+    }
+    j->costs.every_link.bandwidth = 100e9 / 8 / 1e3; /* bytes a ms */
+    for (i = 0; i < 8; i++) j->tokens[i] = tenths[i], j->sequences[i] = 1, j->pairs[i] = 0;
+    j->desc.granules = 8, j->desc.max_sequences = 1;
+    packing = pack(j);
+    check_packing(j, packing);
+    assert_int_equal(packing->micro_batches, 8);
+    assert_true(packing->evaluations < 1000); /* of 40320 orders */
+    identity(order, 8);
+    do {
+        const double seconds = simulate_order(j, packing, order, NULL);
+        if (seconds < least) least = seconds;
+    } while (next_order(order, 8));
+    assert_true(fabs(least - 209.2) < 1e-9 && fabs(packing->seconds - least) < 1e-9 && fabs(packing->plain_seconds - 242.896) < 1e-9);
+    het_packing_free(packing);
+    job_end(j);
+}
+
+/* More micro-batches than all orders can be tried of: no exchange of two helps, and no move of one. */
 static void test_exchanges(void **state)
 {
     uint64_t random = 4;
@@ -498,7 +529,7 @@ static void test_exchanges(void **state)
     (void)state;
     for (round = 0; round < 6; round++) {
         job *j = job_make(round % 2 ? "pp" : "dp2xpp2", "1f1b", 4, 1);
-        int64_t order[16], a, b;
+        int64_t order[16], a, b, i;
         het_packing *packing;
         job_costs(j, &random);
         job_granules(j, 12, 200, &random);
@@ -517,6 +548,12 @@ static void test_exchanges(void **state)
                 identity(order, 12);
                 order[a] = b;
                 order[b] = a;
+                assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
+                for (identity(order, 12), i = a; i < b; i++) order[i] = i + 1;
+                order[b] = a;
+                assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
+                for (identity(order, 12), i = b; i > a; i--) order[i] = i - 1;
+                order[a] = b;
                 assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
             }
         het_packing_free(packing);
@@ -1000,6 +1037,7 @@ int main(void)
         cmocka_unit_test(test_runs),
         cmocka_unit_test(test_partitions),
         cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_dynapipe),
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_limits),

@@ -655,7 +655,8 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
      the one with the shortest step is kept. Micro-batches go, the largest first, to the pipeline
      that ends first with it; in two of the groupings clusters of alike micro-batches are permuted;
      of the best, all orders are tried where there are at most as many as evaluations left, else any
-     two micro-batches are exchanged as long as that helps. Of equals the first found stays.
+     two micro-batches are exchanged, or one is moved, as long as that helps, and again from orders
+     with three exchanges drawn, until two in a row do not help. Of equals the first found stays.
    * Where pipelines take unequal numbers of tokens, granules that go one by one go to a micro-batch
      whose pipeline takes them, micro-batches are dealt by tokens, orders that break a limit are
      left out, and groupings within the lowest limit are looked at as well. */
@@ -699,8 +700,8 @@ typedef struct het_packing {
     int64_t plain_micro_batches;
     double estimate;                  /* the least of the groupings looked at */
     int64_t evaluations;              /* simulations made */
-    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches
-                                         makes the step shorter */
+    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches and
+                                         no move of one makes the step shorter */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_packing;
@@ -9360,23 +9361,44 @@ static het_result heti_s_pack_every_order(heti_s_pack *s) {
     return HET_OK;
 }
 
-/* Exchanges any two as long as that makes the step shorter. */
-static het_result heti_s_pack_exchange(heti_s_pack *s) {
-    heti_s_grouping *g = s->best_grouping;
-    const int64_t m = g->count;
-    int64_t since = 0; /* exchanges tried since the last that helped */
-    for (int64_t i = 0, j = 0; since < m * (m - 1) / 2; since++) {
-        if (++j >= m) {
-            i = i + 2 < m ? i + 1 : 0;
-            j = i + 1;
-        }
-        HETI_T_COPY(s->order, s->best_order, m);
-        const heti_s_amount *a = &s->amount[s->order[i]], *b = &s->amount[s->order[j]];
-        if (memcmp(a, b, sizeof *a) == 0) continue;
+/* From s->order, judged last: any two are exchanged, or any one moved, as long as that helps. */
+static het_result heti_s_pack_descend(heti_s_pack *s, heti_s_grouping *g) {
+    const int64_t m = g->count, all = 2 * m * m;
+    heti_s_score score = s->judged;
+    HETI_T_COPY(s->dealt, s->order, m);
+    for (int64_t k = 0, since = 0; since < all; k = k + 1 < all ? k + 1 : 0, since++) {
+        const int64_t i = k / m % m, j = k % m, by = i < j ? 1 : -1;
+        if (k < m * m ? i >= j : i - j <= 1 && j - i <= 1) continue; /* the same as another */
+        if (memcmp(&s->amount[s->dealt[i]], &s->amount[s->dealt[j]], sizeof *s->amount) == 0) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
-        heti_s_exchange(&s->order[i], &s->order[j]);
+        HETI_T_COPY(s->order, s->dealt, m);
+        if (k < m * m) heti_s_exchange(&s->order[i], &s->order[j]);
+        for (int64_t at = i; k >= m * m && at != j; at += by) heti_s_exchange(&s->order[at], &s->order[at + by]);
         HETI_T_TRY(heti_s_pack_judge(s, g));
-        if (memcmp(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
+        if (!heti_s_better(&s->judged, &score)) continue;
+        score = s->judged;
+        since = -1;
+        HETI_T_COPY(s->dealt, s->order, m);
+    }
+    return HET_OK;
+}
+
+/* From the best order, then with three exchanges drawn before, until two in a row do not help. */
+static het_result heti_s_pack_improve(heti_s_pack *s) {
+    heti_s_grouping *g = s->best_grouping;
+    const uint64_t m = HETI_T_CAST(uint64_t, g->count);
+    uint64_t draws = 0;
+    for (int64_t since = -1; since < 2; since++) {
+        const heti_s_score before = s->best;
+        HETI_T_COPY(s->order, s->best_order, g->count);
+        for (int64_t i = 0; i < 3 && since >= 0; i++, draws++) {
+            const uint64_t draw = het_xxh64(&draws, sizeof draws, m);
+            heti_s_exchange(&s->order[draw % m], &s->order[draw / m % m]);
+        }
+        if (heti_s_pack_spent(s)) return HET_OK;
+        HETI_T_TRY(heti_s_pack_judge(s, g));
+        HETI_T_TRY(heti_s_pack_descend(s, g));
+        if (heti_s_better(&s->best, &before)) since = -1;
     }
     return HET_OK;
 }
@@ -9452,7 +9474,7 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
                            s->limited ? " (less in some pipelines)" : "", s->d.max_sequences);
     heti_s_pack_amounts(s, s->best_grouping);
     for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->to.evaluations; k++) orders *= k;
-    HETI_T_TRY(orders <= s->d.evaluations - s->to.evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));
+    HETI_T_TRY(orders <= s->d.evaluations - s->to.evaluations ? heti_s_pack_every_order(s) : heti_s_pack_improve(s));
     if (s->best.excess > 0)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
