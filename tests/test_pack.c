@@ -490,8 +490,8 @@ static void test_every_order(void **state)
     assert_true(gained > 100);
 }
 
-/* The eight micro-batches of DynaPipe's own test (awslabs/optimizing-multitask-training-through-dynamic-pipelines, tests/test_scheduler): four devices
-   of two layers, forward passes of 8, 8, 4 and 4 ms for size 1, backward passes of twice that, 2 MB at 100 Gbit/s between them. */
+/* The eight micro-batches of DynaPipe's own test (optimizing-multitask-training-through-dynamic-pipelines, tests/test_scheduler): four devices of two
+   layers, forward passes of 8, 8, 4 and 4 ms for size 1, backward passes of twice that, 2 MB at 100 Gbit/s between them. */
 static void test_dynapipe(void **state)
 {
     static const int64_t tenths[8] = { 10, 8, 12, 9, 11, 7, 14, 6 };
