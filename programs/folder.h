@@ -282,8 +282,10 @@ static inline int lock_try(out_folder *f, const char *option_name) {
     }
     if (status == 0) {
         length = snprintf(text, sizeof text, "process %ld\nhost %s\nstart %s\nbirth %llu\n", self.process, self.host, self.start, self.birth);
-        if (ftruncate(f->handle, 0) != 0 || pwrite(f->handle, text, (size_t)length, 0) != length)
+        if (ftruncate(f->handle, 0) != 0 || pwrite(f->handle, text, (size_t)length, 0) != length) {
             status = fail(FAILED, "%s %s: cannot write %s: %s", option_name, f->path, f->lock, strerror(errno));
+            (void)unlink(f->lock);
+        }
     }
     if (status != 0) close(f->handle);
     return status;

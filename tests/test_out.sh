@@ -161,6 +161,9 @@ fails 'nor the ones above it' 'cannot be written' short 4 "$programs/merge" --in
 holds 'that it made' "$(ls -d above 2> /dev/null)" ''
 fails 'a conversion that does not fit' 'failed: File too large' short 4 "$programs/convert" --init run --out converted1 > out
 holds 'leaves no directory' "$(ls -d converted1 2> /dev/null)" ''
+said=$(short 0 "$programs/convert" --init run --out locked 2>&1)
+holds 'one that has not even room for its lock says so' "$said" 'convert: --out locked: cannot write locked/hetrain.lock: File too large'
+holds 'leaves no lock' "$(ls locked/hetrain.lock 2> /dev/null)" ''
 echo old > kept.gguf
 fails 'a file that does not fit' '--gguf kept.gguf: cannot be written: File too large' short 4 "$programs/convert" --init run --gguf kept.gguf > out
 holds 'stays what it was' "$(cat kept.gguf; find . -name '*.tmp')" old
