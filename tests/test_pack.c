@@ -827,6 +827,7 @@ static void test_large(void **state)
     uint64_t random = 9;
     job *j = job_make("pp", "1f1b", 4, 1);
     het_packing *a, *b;
+    int64_t i;
     (void)state;
     job_costs(j, &random);
     job_granules(j, MOST_GRANULES, 512, &random);
@@ -847,6 +848,12 @@ static void test_large(void **state)
     a = pack(j);
     check_packing(j, a);
     assert_true(a->micro_batches > 64);
+    het_packing_free(a);
+    for (i = 0; i < MOST_GRANULES; i++) j->tokens[i] = 300, j->pairs[i] = 0, j->sequences[i] = 1; /* alike: nothing to be exchanged */
+    j->desc.evaluations = 1000000;
+    a = pack(j);
+    check_packing(j, a);
+    assert_true(a->micro_batches == MOST_GRANULES && a->evaluations < 10 && a->stopped == 0);
     het_packing_free(a);
     job_end(j);
 }

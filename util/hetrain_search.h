@@ -9387,8 +9387,9 @@ static het_result heti_s_pack_descend(heti_s_pack *s, heti_s_grouping *g) {
 static het_result heti_s_pack_improve(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     const uint64_t m = HETI_T_CAST(uint64_t, g->count);
-    uint64_t draws = 0;
-    for (int64_t since = -1; since < 2; since++) {
+    uint64_t draws = 0, alike = 1;
+    while (alike < m && memcmp(s->amount, s->amount + alike, sizeof *s->amount) == 0) alike++;
+    for (int64_t since = -1; since < 2 && alike < m; since++) {
         const heti_s_score before = s->best;
         HETI_T_COPY(s->order, s->best_order, g->count);
         for (int64_t i = 0; i < 3 && since >= 0; i++, draws++) {
