@@ -561,6 +561,43 @@ static void test_exchanges(void **state)
     }
 }
 
+/* No granule is better off in another micro-batch. */
+static void test_moves(void **state)
+{
+    uint64_t random = 6;
+    int tried = 0;
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        job *j = job_make(round % 2 ? "pp" : "dp2xpp2", round % 3 ? "1f1b" : "zb-h1", 4, 1);
+        het_packing *packing;
+        int64_t order[16], from, to, i;
+        job_costs(j, &random);
+        job_granules(j, 9, 200, &random);
+        j->desc.max_tokens = 400;
+        j->desc.evaluations = 100000;
+        packing = pack(j);
+        check_packing(j, packing);
+        assert_int_equal(packing->stopped, 0);
+        identity(order, packing->micro_batches);
+        for (from = 0; from < packing->micro_batches; from++)
+            for (i = packing->start[from]; i < packing->start[from + 1] && packing->start[from + 1] - packing->start[from] > 1; i++)
+                for (to = 0; to < packing->micro_batches; to++) {
+                    const int64_t granule = packing->order[i];
+                    double *of[3] = { packing->tokens, packing->pairs, packing->sequences };
+                    const double own[3] = { (double)j->tokens[granule], j->pairs[granule], (double)j->sequences[granule] };
+                    int k;
+                    if (to == from || packing->tokens[to] + own[0] > (double)j->desc.max_tokens) continue;
+                    for (k = 0; k < 3; k++) of[k][from] -= own[k], of[k][to] += own[k];
+                    assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
+                    for (k = 0; k < 3; k++) of[k][from] += own[k], of[k][to] -= own[k];
+                    tried++;
+                }
+        het_packing_free(packing);
+        job_end(j);
+    }
+    assert_true(tried > 100);
+}
+
 /* Every generator's lists, interleaved, split, sliced and in pairs, with fewer micro-batches than they were made for. */
 static void test_schedules(void **state)
 {
@@ -628,8 +665,8 @@ static void best_of_partitions(best_order *b, int64_t i, int64_t m)
     }
 }
 
-/* Some ranks take small micro-batches only: none is ever given a larger one. Steps are as near to the best of all ways as where ranks take any,
-   which is 1.086 of it in the mean of these. */
+/* Some ranks take small micro-batches only: none is ever given a larger one. Steps are about as near to the best of all ways as where ranks take any,
+   which is 1.020 of it in the mean of these. */
 static void test_pipelines_that_take_less(void **state)
 {
     static const char *const names[] = { "dp", "dp", "dp2xpp2", "pp", "dp2xcp2" };
@@ -673,7 +710,7 @@ static void test_pipelines_that_take_less(void **state)
     }
     print_message("%d packed, %d of them the best way, %.4f of it in the mean, %.3f at worst; %d have none, of %d none was found\n", found, best,
                   sum / found, worst, none, missed);
-    assert_true(found > 60 && none > 10 && missed <= found / 40 && sum / found < 1.07);
+    assert_true(found > 60 && none > 10 && missed <= found / 40 && sum / found < 1.03);
 }
 
 /* ---- larger steps ---- */
@@ -1046,6 +1083,7 @@ int main(void)
         cmocka_unit_test(test_every_order),
         cmocka_unit_test(test_dynapipe),
         cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_moves),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_pipelines_that_take_less),

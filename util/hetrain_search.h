@@ -655,8 +655,10 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
      the one with the shortest step is kept. Micro-batches go, the largest first, to the pipeline
      that ends first with it; in two of the groupings clusters of alike micro-batches are permuted;
      of the best, all orders are tried where there are at most as many as evaluations left, else any
-     two micro-batches are exchanged, or one is moved, as long as that helps, and again from orders
-     with three exchanges drawn, until two in a row do not help. Of equals the first found stays.
+     two micro-batches are exchanged, or one is moved, as long as that helps; then any granule goes
+     to another micro-batch, or changes places with one there (up to about 2,000 granules, not with
+     `neighbours`); both again, from orders with three exchanges drawn, until two in a row do not
+     help. Of equals the first found stays.
    * Where pipelines take unequal numbers of tokens, granules that go one by one go to a micro-batch
      whose pipeline takes them, micro-batches are dealt by tokens, orders that break a limit are
      left out, and groupings within the lowest limit are looked at as well. */
@@ -700,8 +702,8 @@ typedef struct het_packing {
     int64_t plain_micro_batches;
     double estimate;                  /* the least of the groupings looked at */
     int64_t evaluations;              /* simulations made */
-    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches and
-                                         no move of one makes the step shorter */
+    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches or
+                                         granules, and no move of one, makes the step shorter */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_packing;
@@ -9365,8 +9367,10 @@ static het_result heti_s_pack_every_order(heti_s_pack *s) {
 static het_result heti_s_pack_descend(heti_s_pack *s, heti_s_grouping *g) {
     const int64_t m = g->count, all = 2 * m * m;
     heti_s_score score = s->judged;
+    int64_t alike = 1;
+    while (alike < m && memcmp(s->amount, s->amount + alike, sizeof *s->amount) == 0) alike++;
     HETI_T_COPY(s->dealt, s->order, m);
-    for (int64_t k = 0, since = 0; since < all; k = k + 1 < all ? k + 1 : 0, since++) {
+    for (int64_t k = 0, since = alike == m ? all : 0; since < all; k = k + 1 < all ? k + 1 : 0, since++) {
         const int64_t i = k / m % m, j = k % m, by = i < j ? 1 : -1;
         if (k < m * m ? i >= j : i - j <= 1 && j - i <= 1) continue; /* the same as another */
         if (memcmp(&s->amount[s->dealt[i]], &s->amount[s->dealt[j]], sizeof *s->amount) == 0) continue;
@@ -9383,23 +9387,66 @@ static het_result heti_s_pack_descend(heti_s_pack *s, heti_s_grouping *g) {
     return HET_OK;
 }
 
-/* From the best order, then with three exchanges drawn before, until two in a row do not help. */
+/* Any granule goes to another micro-batch, or changes places with one there, while that helps. */
+static het_result heti_s_pack_regroup(heti_s_pack *s, heti_s_grouping *g) {
+    const int64_t n = s->d.granules, m = g->count, all = n * (m + n);
+    if (s->d.neighbours == HET_YES || all > INT64_C(1) << 22) return HET_OK;
+    HETI_T_CLEAR(s->cluster, m); /* granules of each */
+    for (int64_t i = 0; i < n; i++) s->cluster[g->group[i]]++;
+    for (int64_t k = 0, since = 0; since < all; k = k + 1 < all ? k + 1 : 0, since++) {
+        const int64_t i = k / (m + n), other = k % (m + n) - m, /* below 0: none */
+                      from = g->group[i], to = other < 0 ? other + m : g->group[other];
+        const heti_s_amount own = heti_s_pack_run(s, i, i + 1),
+                            theirs = heti_s_pack_run(s, other < 0 ? 0 : other, other + 1 > 0 ? other + 1 : 0);
+        const heti_s_score before = s->best;
+        heti_s_amount here = s->amount[from], there = s->amount[to];
+        heti_s_add(&there, &own, 1), heti_s_add(&there, &theirs, -1);
+        heti_s_add(&here, &own, -1), heti_s_add(&here, &theirs, 1);
+        if (to == from || other > i || (other < 0 && s->cluster[from] == 1)) continue;
+        if (!heti_s_pack_fits(s, &there) || (other >= 0 && !heti_s_pack_fits(s, &here))) continue;
+        if (heti_s_pack_spent(s)) return HET_OK;
+        g->group[i] = to;
+        if (other >= 0) g->group[other] = from;
+        heti_s_pack_amounts(s, g);
+        HETI_T_COPY(s->order, s->best_order, m);
+        HETI_T_TRY(heti_s_pack_judge(s, g));
+        if (heti_s_better(&s->best, &before)) {
+            s->cluster[from] -= other < 0, s->cluster[to] += other < 0;
+            since = -1;
+            continue;
+        }
+        g->group[i] = from;
+        if (other >= 0) g->group[other] = to;
+        heti_s_pack_amounts(s, g);
+    }
+    return HET_OK;
+}
+
+/* Orders and groupings in turn: all orders where as many evaluations are left, else from the best,
+   and again with three exchanges drawn before; until two in a row do not help. */
 static het_result heti_s_pack_improve(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     const uint64_t m = HETI_T_CAST(uint64_t, g->count);
-    uint64_t draws = 0, alike = 1;
-    while (alike < m && memcmp(s->amount, s->amount + alike, sizeof *s->amount) == 0) alike++;
-    for (int64_t since = -1; since < 2 && alike < m; since++) {
+    uint64_t draws = 0;
+    heti_s_pack_amounts(s, g);
+    for (int64_t since = -1; since < 2; since++) {
         const heti_s_score before = s->best;
+        int64_t orders = 1, left = s->d.evaluations - s->to.evaluations;
+        for (int64_t k = 2; k <= g->count && orders <= left; k++) orders *= k;
         HETI_T_COPY(s->order, s->best_order, g->count);
-        for (int64_t i = 0; i < 3 && since >= 0; i++, draws++) {
+        for (int64_t i = 0; i < 3 && since >= 0 && orders > left; i++, draws++) {
             const uint64_t draw = het_xxh64(&draws, sizeof draws, m);
             heti_s_exchange(&s->order[draw % m], &s->order[draw / m % m]);
         }
         if (heti_s_pack_spent(s)) return HET_OK;
-        HETI_T_TRY(heti_s_pack_judge(s, g));
-        HETI_T_TRY(heti_s_pack_descend(s, g));
+        if (orders <= left) HETI_T_TRY(heti_s_pack_every_order(s));
+        else {
+            HETI_T_TRY(heti_s_pack_judge(s, g));
+            HETI_T_TRY(heti_s_pack_descend(s, g));
+        }
+        HETI_T_TRY(heti_s_pack_regroup(s, g));
         if (heti_s_better(&s->best, &before)) since = -1;
+        else if (orders <= left) return HET_OK;
     }
     return HET_OK;
 }
@@ -9453,7 +9500,6 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
 
 static het_result heti_s_pack_search(heti_s_pack *s) {
     double tokens; /* what a micro-batch may have beside memory */
-    int64_t k, orders = 1;
     HETI_T_TRY(heti_s_pack_probe(s));
     heti_s_pack_curves(s);
     heti_s_pack_sort(s);
@@ -9473,9 +9519,7 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
                            "%d (0: no limit)", s->d.granules, HETI_T_CAST(int64_t, s->all.tokens),
                            HETI_T_CAST(int64_t, s->all.sequences), s->most, s->d.max_tokens,
                            s->limited ? " (less in some pipelines)" : "", s->d.max_sequences);
-    heti_s_pack_amounts(s, s->best_grouping);
-    for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->to.evaluations; k++) orders *= k;
-    HETI_T_TRY(orders <= s->d.evaluations - s->to.evaluations ? heti_s_pack_every_order(s) : heti_s_pack_improve(s));
+    HETI_T_TRY(heti_s_pack_improve(s));
     if (s->best.excess > 0)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
