@@ -561,18 +561,18 @@ static void test_exchanges(void **state)
     }
 }
 
-/* No granule is better off in another micro-batch. */
+/* No granule is better off in another micro-batch, and none of these in another place, also where both had to change. */
 static void test_moves(void **state)
 {
     uint64_t random = 6;
     int tried = 0;
     (void)state;
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 8; round++) {
         job *j = job_make(round % 2 ? "pp" : "dp2xpp2", round % 3 ? "1f1b" : "zb-h1", 4, 1);
         het_packing *packing;
         int64_t order[16], from, to, i;
         job_costs(j, &random);
-        job_granules(j, 9, 200, &random);
+        job_granules(j, 16, 200, &random);
         j->desc.max_tokens = 400;
         j->desc.evaluations = 100000;
         packing = pack(j);
@@ -592,6 +592,16 @@ static void test_moves(void **state)
                     for (k = 0; k < 3; k++) of[k][from] += own[k], of[k][to] -= own[k];
                     tried++;
                 }
+        for (from = 0; from < packing->micro_batches; from++)
+            for (to = 0; to < packing->micro_batches; to++) {
+                identity(order, packing->micro_batches);
+                order[from] = to, order[to] = from;
+                assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
+                identity(order, packing->micro_batches);
+                for (i = from; i != to; i += from < to ? 1 : -1) order[i] = order[i + (from < to ? 1 : -1)];
+                order[to] = from;
+                assert_true(simulate_order(j, packing, order, NULL) >= packing->seconds);
+            }
         het_packing_free(packing);
         job_end(j);
     }
@@ -666,7 +676,7 @@ static void best_of_partitions(best_order *b, int64_t i, int64_t m)
 }
 
 /* Some ranks take small micro-batches only: none is ever given a larger one. Steps are about as near to the best of all ways as where ranks take any,
-   which is 1.020 of it in the mean of these. */
+   which is 1.019 of it in the mean of these. */
 static void test_pipelines_that_take_less(void **state)
 {
     static const char *const names[] = { "dp", "dp", "dp2xpp2", "pp", "dp2xcp2" };

@@ -2732,8 +2732,7 @@ static het_result modality_backward_input(const het_unit_call *c)
 static het_result modality_backward_weight(const het_unit_call *c) { return of_modality(c, het_unit_mlp()->backward_weight); }
 
 /* Batches full of images and batches full of text in turns, through image units and text units on two ranks that take a given time. Lists for what
-   each kind of batch takes, by its multiply-adds, against the best lists for both: lists matter while pipelines fill and empty, less the more
-   micro-batches there are. */
+   each kind of batch takes, by its multiply-adds, against the best of some lists for both. */
 static void row_1_4(void **state)
 {
     enum { UNITS = 10, NAMED = 5, BATCHES = 4, STEPS = 4, MANY = 480, FEW = 8 };
@@ -3176,9 +3175,9 @@ static void row_2_2(void **state)
     costs.stage = stage;
     for (local = 0; local < 2; local++) {
         support_run run;
-        idle[local] = idle_behind_the_fill(local, plans[local]);
         het_schedule *lists;
         het_simulation *simulation;
+        idle[local] = idle_behind_the_fill(local, plans[local]);
         start(&run, HET_LLAMA, 1, "48", 4);
         memset(&run.desc.model, 0, sizeof run.desc.model);
         run.desc.model.family = HET_LLAMA;

@@ -9396,13 +9396,13 @@ static het_result heti_s_pack_regroup(heti_s_pack *s, heti_s_grouping *g) {
     for (int64_t k = 0, since = 0; since < all; k = k + 1 < all ? k + 1 : 0, since++) {
         const int64_t i = k / (m + n), other = k % (m + n) - m, /* below 0: none */
                       from = g->group[i], to = other < 0 ? other + m : g->group[other];
+        if (to == from || other > i || (other < 0 && s->cluster[from] == 1)) continue; /* none is empty */
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1),
-                            theirs = heti_s_pack_run(s, other < 0 ? 0 : other, other + 1 > 0 ? other + 1 : 0);
+                            theirs = heti_s_pack_run(s, other < 0 ? 0 : other, other < 0 ? 0 : other + 1);
         const heti_s_score before = s->best;
         heti_s_amount here = s->amount[from], there = s->amount[to];
         heti_s_add(&there, &own, 1), heti_s_add(&there, &theirs, -1);
         heti_s_add(&here, &own, -1), heti_s_add(&here, &theirs, 1);
-        if (to == from || other > i || (other < 0 && s->cluster[from] == 1)) continue;
         if (!heti_s_pack_fits(s, &there) || (other >= 0 && !heti_s_pack_fits(s, &here))) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
         g->group[i] = to;
@@ -9423,7 +9423,8 @@ static het_result heti_s_pack_regroup(heti_s_pack *s, heti_s_grouping *g) {
 }
 
 /* Orders and groupings in turn: all orders where as many evaluations are left, else from the best,
-   and again with three exchanges drawn before; until two in a row do not help. */
+   and again with three exchanges drawn before; until two in a row do not help. A grouping that
+   changed begins anew. */
 static het_result heti_s_pack_improve(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     const uint64_t m = HETI_T_CAST(uint64_t, g->count);
@@ -9444,9 +9445,11 @@ static het_result heti_s_pack_improve(heti_s_pack *s) {
             HETI_T_TRY(heti_s_pack_judge(s, g));
             HETI_T_TRY(heti_s_pack_descend(s, g));
         }
+        const heti_s_score ordered = s->best;
         HETI_T_TRY(heti_s_pack_regroup(s, g));
-        if (heti_s_better(&s->best, &before)) since = -1;
+        if (heti_s_better(&s->best, &ordered)) since = -2;
         else if (orders <= left) return HET_OK;
+        else if (heti_s_better(&s->best, &before)) since = -1;
     }
     return HET_OK;
 }
