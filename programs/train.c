@@ -1289,7 +1289,7 @@ static int collect_beside(const job *j, saved_beside *b) {
 
 /* Takes the memory for saving: what a checkpoint of --out needs, and what --export does. */
 static int reserve_saving(job *j) {
-    size_t largest = 0;
+    size_t floats = 0;
     int status;
     if (j->out[0] != 0) {
         collect_options(j, &j->kept);
@@ -1301,9 +1301,13 @@ static int reserve_saving(job *j) {
     if (j->set.export_to == NULL) return 0;
     for (int64_t i = 0; i < het_tensor_count(j->ctx); i++) {
         het_tensor_info info;
-        if (het_tensor_get_info(j->ctx, i, &info) == HET_OK && (size_t)info.count > largest) largest = (size_t)info.count;
+        if (het_tensor_get_info(j->ctx, i, &info) == HET_OK && 2 * (size_t)info.count > floats) floats = 2 * (size_t)info.count;
     }
-    j->export_bytes = 2 * largest * sizeof(float) + 2048 * (size_t)het_tensor_count(j->ctx) + j->files.config_length + (1 << 16); /* het_save_desc */
+    for (int64_t i = 0; i < het_parameter_count(j->ctx) && j->experts.units != NULL; i++) {
+        het_parameter_info info;
+        if (het_parameter_get_info(j->ctx, i, &info) == HET_OK && 4 * (size_t)info.count > floats) floats = 4 * (size_t)info.count;
+    }
+    j->export_bytes = floats * sizeof(float) + 2048 * (size_t)het_tensor_count(j->ctx) + j->files.config_length + (1 << 16); /* het_save_desc */
     if ((j->export_memory = simple_alloc(NULL, j->export_bytes, 64)) == NULL)
         return fail(FAILED, "--export: memory for saving: %llu bytes are missing", (unsigned long long)j->export_bytes);
     memset(j->export_memory, 1, j->export_bytes);

@@ -635,8 +635,9 @@ refuses '--experts|--model' plan --experts 4,2 --profile moe.profile.json --clus
 
 # what --experts saved is read by its config.json: the same text and loss in any layout and from a copy, and trained on
 for routed in qwen3:6,2,width=16 neox:4,2,hash,capacity=0.5,drop=probability; do
-    accepts "experts of $routed are saved" train --data text --steps 8 --lr 0.01 --warmup 1 --quiet --evaluate-every 0 --out routed --overwrite \
+    accepts "experts of $routed are saved" train --data text --steps 8 --lr 0.01 --warmup 1 --quiet --evaluate-every 0 --out routed --overwrite --export alone \
         --model "${routed%%:*}:layers=2,width=32,heads=4,context=32" --experts "${routed#*:}"
+    report "$(cmp -s routed/model.safetensors alone/model.safetensors; echo $?)" 'and exported'
     use=(generate --tokens 20 --prompt 'static int x' --seed 2)
     accepts 'and generate' "${use[@]}" --init routed
     cp out one

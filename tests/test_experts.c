@@ -1359,6 +1359,52 @@ static void transformers_agrees(void **state)
     het_destroy(ctx);
 }
 
+/* Saving a directory takes no more memory than het_save_desc says, and what is saved is what the context has. */
+static void saving_takes_what_it_says(void **state)
+{
+    enum { LAYERS = 2, E = 40, F = 160, WIDTH = 64, TENSORS = LAYERS * (9 + 3 * E) + 3 };
+    static het_unit units[2 * LAYERS + 2];
+    static het_experts experts;
+    het_folder folder = { shelf_open, shelf_close, shelf_create, shelf_finish, NULL };
+    support_memory memory;
+    het_allocator allocator;
+    het_save_desc save;
+    het_desc desc;
+    het_error error;
+    shelf s;
+    het_ctx *ctx;
+    uint64_t hash;
+    float *values;
+    (void)state;
+    memset(&desc, 0, sizeof desc), memset(&save, 0, sizeof save), memset(&memory, 0, sizeof memory), memset(&s, 0, sizeof s);
+    desc.model.family = HET_QWEN3;
+    desc.model.layers = LAYERS, desc.model.width = WIDTH, desc.model.heads = 2, desc.model.head_size = 8;
+    desc.model.vocab = 12, desc.model.context = desc.limits.max_tokens = 8;
+    experts.experts = E, experts.used = 3, experts.width = F;
+    EXPECT_ERROR(het_experts_units(&desc, &experts, units, 2 * LAYERS + 2, &error), HET_OK, error.text, "");
+    ctx = support_create(&desc);
+    assert_int_equal(het_tensor_count(ctx), TENSORS);
+    hash = support_hash(ctx);
+    support_buffer_start(&s.config);
+    support_buffer_start(&s.weights);
+    folder.user = &s;
+    memory.fail_at = -1;
+    allocator = support_allocator(&memory);
+    save.allocator = &allocator;
+    EXPECT_ERROR(het_save_folder(ctx, &folder, &save), HET_OK, het_last_error(ctx), "");
+    assert_int_equal(memory.live, 0);
+    assert_true(memory.peak <= 16 * E * F * WIDTH + 2048 * TENSORS + 65536);
+    values = support_floats(12 * WIDTH, 1, 1);
+    EXPECT_OK(het_parameter_write(ctx, 0, HET_WEIGHT, values));
+    free(values);
+    assert_true(support_hash(ctx) != hash);
+    EXPECT_ERROR(het_load_folder(ctx, &folder), HET_OK, het_last_error(ctx), "");
+    assert_true(support_hash(ctx) == hash);
+    support_buffer_end(&s.config);
+    support_buffer_end(&s.weights);
+    het_destroy(ctx);
+}
+
 /* What is saved can be loaded, however many tensors 512 experts a layer are. */
 static void more_tensors_than_files_usually_have(void **state)
 {
@@ -1469,6 +1515,7 @@ int main(void)
         cmocka_unit_test(nodes_do_not_show),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
         cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(many_experts_are_read_once),
+        cmocka_unit_test(saving_takes_what_it_says),
         cmocka_unit_test(more_tensors_than_files_usually_have),
         cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };

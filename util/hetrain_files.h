@@ -288,7 +288,8 @@ typedef struct het_save_desc {
     size_t base_length;
     const het_allocator *allocator;   /* of what is needed while the call runs, all its pieces
                                          together at most 8 bytes for each element of the largest
-                                         tensor, 2 KiB for each tensor, base_length and 64 KiB;
+                                         tensor, or 16 of a parameter that is several of them
+                                         (experts), 2 KiB for each tensor, base_length and 64 KiB;
                                          NULL: the context's */
     uint32_t end_canary;
 } het_save_desc;
@@ -2875,6 +2876,9 @@ typedef enum heti_f_contents {
     HETI_F_FACTORS = 0, HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE
 } heti_f_contents;
 
+/* Stacks that are read once while their tensors are saved, by name: gate, up and down of a layer. */
+enum { HETI_F_STACKS = 3 };
+
 typedef struct heti_f_inventory {
     het_ctx *ctx;
     het_error *error;
@@ -2882,8 +2886,10 @@ typedef struct heti_f_inventory {
     heti_f_pairs pairs;               /* the metadata, to be saved */
     heti_f_stored *stored;            /* [count] in table order */
     size_t count, capacity;
-    float *values;                    /* [floats] the largest tensor and behind it its largest part */
-    int64_t floats;
+    float *values;                    /* [floats] the largest tensor, behind it the largest part, or stacks */
+    int64_t floats, largest;
+    int64_t held[HETI_F_STACKS];      /* 1 + the parameters whose stacks are there; 0: none */
+    int64_t turn;                     /* whose place the next one gets */
 } heti_f_inventory;
 
 static int heti_f_is_factor(const het_parameter_info *p) {
@@ -2936,9 +2942,12 @@ static het_result heti_f_inventory_open(het_ctx *ctx, heti_f_contents contents, 
     HETI_F_NEW(all->stored, heti_f_stored, a, all->capacity, "descriptions of tensors", error);
     HETI_T_TRY(heti_f_inventory_fill(all, contents));
     for (size_t i = 0; i < all->count; i++) {
-        const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
-        if (floats > all->floats) all->floats = floats;
+        const heti_f_stored *t = &all->stored[i];
+        const int64_t room = heti_f_stored_largest(t) * (saving && t->stack > 0 ? HETI_F_STACKS : 1);
+        all->largest = t->count > all->largest ? t->count : all->largest;
+        all->floats = room > all->floats ? room : all->floats;
     }
+    all->floats += all->largest;
     return heti_f_floats_of(a, all->floats, &all->values, error);
 }
 
@@ -2960,16 +2969,36 @@ static het_result heti_f_holds(het_element element, const float *values, int64_t
     return HET_OK;
 }
 
-static het_result heti_f_save_tensor(const heti_f_inventory *all, size_t i, het_element element, const het_writer *to) {
+/* A tensor into all->values. */
+static het_result heti_f_save_read(heti_f_inventory *all, const heti_f_stored *s) {
+    const int64_t room = (all->floats - all->largest) / HETI_F_STACKS;
+    float *at = all->values + all->largest;
+    int64_t i = 0;
+    if (s->stack == 0) {
+        HETI_T_CLEAR(all->held, HETI_F_STACKS); /* its parts may take their place */
+        return heti_f_stored_pass(all->ctx, s, 0, s->what, all->values, at);
+    }
+    while (i < HETI_F_STACKS && all->held[i] != s->part[0] + 1) i++;
+    if (i == HETI_F_STACKS) {
+        i = all->turn++ % HETI_F_STACKS;
+        all->held[i] = 0;
+        HETI_T_TRY(het_parameter_read(all->ctx, s->part[0], s->what, at + i * room));
+        all->held[i] = s->part[0] + 1;
+    }
+    HETI_T_COPY(all->values, at + i * room + s->first, s->count);
+    return HET_OK;
+}
+
+static het_result heti_f_save_tensor(heti_f_inventory *all, size_t i, het_element element, const het_writer *to) {
     const heti_f_stored *s = &all->stored[i];
-    HETI_T_TRY(heti_f_stored_pass(all->ctx, s, 0, s->what, all->values, all->values + s->count));
+    HETI_T_TRY(heti_f_save_read(all, s));
     HETI_T_TRY(heti_f_holds(element, all->values, s->count, s->name, all->error));
     return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, all->error);
 }
 
 /* Tensors [first, last) of the list as a file. to NULL: nothing is written. size not NULL: it gets
    the file's, and no tensor is read. */
-static het_result heti_f_save_some(const heti_f_inventory *all, size_t first, size_t last, het_element element,
+static het_result heti_f_save_some(heti_f_inventory *all, size_t first, size_t last, het_element element,
                                    const het_writer *to, uint64_t *size) {
     const het_pair *pair = HETI_T_ITEMS(all->pairs.list, const het_pair);
     const size_t pairs = HETI_T_COUNT(all->pairs.list, het_pair);
@@ -3807,7 +3836,7 @@ static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[
 
 /* Creates a file, has it written and keeps it if that went well: a text, or for NULL the tensors
    [first, last). */
-static het_result heti_f_export_file(const heti_f_export *e, const char *name, const char *text, size_t size,
+static het_result heti_f_export_file(heti_f_export *e, const char *name, const char *text, size_t size,
                                      size_t first, size_t last) {
     het_writer own, *to = e->folder != NULL ? &own : NULL;
     het_result result, finished;
