@@ -12957,9 +12957,9 @@ static het_result heti_check_torn(het_ctx *ctx) {
                      "incomplete; load them again", ctx->call);
 }
 
-/* Adds the weights of a micro-batch's targets. */
-static void heti_sum_weights(const het_batch *b, het_sum *sum) {
-    for (int64_t i = 0; i < b->tokens; i++)
+/* Adds the weights of the targets of rows [begin, end) of a micro-batch. */
+static void heti_sum_weights(const het_batch *b, int64_t begin, int64_t end, het_sum *sum) {
+    for (int64_t i = begin; i < end; i++)
         if (b->target[i] >= 0) heti_sum_add(sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
 }
 
@@ -12976,7 +12976,7 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
     for (int64_t m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
         HETI_TRY(heti_check_batch(ctx, m, b));
-        heti_sum_weights(b, &sum);
+        heti_sum_weights(b, 0, b->tokens, &sum);
         task->tokens += b->tokens;
     }
     task->weight = heti_sum_value(&sum);
@@ -13014,10 +13014,11 @@ static het_result heti_find_granules(het_ctx *ctx, int64_t p, int64_t m, int64_t
     const heti_share *share = &ctx->share;
     const het_batch *b = &ctx->task.batches[m];
     const int64_t *start = share->granule_start;
-    if (b->tokens > share->tokens[p])
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens; it falls to pipeline %d, and "
-                         "max_tokens of rank %d there is %d", m, b->tokens, p, share->limiter[p], share->tokens[p]);
     HETI_TRY(heti_batch_granules(ctx, b, share->granule_start, granules));
+    if (heti_max(b->tokens, *granules) > share->tokens[p]) /* there is room for one granule a token */
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d %s; it falls to pipeline %d, and max_tokens "
+                         "of rank %d there is %d", m, heti_max(b->tokens, *granules), b->tokens < *granules ?
+                         "granules" : "tokens", p, share->limiter[p], share->tokens[p]);
     for (int64_t g = 0; g < *granules; g++)
         if (start[g + 1] - start[g] > heti_longest_granule(&ctx->desc))
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest "
@@ -15296,7 +15297,7 @@ static void heti_begin_updates(heti_rank *r) {
         part->version[b * part->versions + part->gathered[b] % part->versions] = 0;
     }
     HETI_CLEAR(part->arrived, r->ctx->chain.block_count * heti_window(r->ctx->share.plan));
-    part->flow.came = 0;
+    part->flow.came = heti_updates_often(r->ctx); /* an update without gradients waits for nothing */
 }
 
 static het_result heti_run_action(heti_rank *r, const het_action *a) {
@@ -15410,7 +15411,23 @@ static het_result heti_begin_sums(heti_rank *r) {
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to);
 
-/* XXH64 of a weight that a rank holds or, where r is NULL, from its owners. */
+/* Whether the rank computes with a box of a parameter that divides nothing, and stays. */
+static int heti_boxes_whole(const heti_rank *r, int64_t parameter) {
+    const heti_parameter *p = &r->ctx->chain.parameter[parameter];
+    const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
+    return r->part->box_at[p->block] != HETI_NOWHERE && !heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, p->block) &&
+           (box.row_end - box.row_begin) * (box.column_end - box.column_begin) == p->count;
+}
+
+/* Such a box, or what the rank holds of the parameter, at an element. */
+static float *heti_copy_at(const heti_rank *r, int64_t parameter, int64_t element) {
+    const heti_parameter *p = &r->ctx->chain.parameter[parameter];
+    if (!heti_boxes_whole(r, parameter)) return heti_weight(r, p, r->part->weight_at, element);
+    return heti_boxes(r, p->block, r->part->gathered[p->block]) + heti_weight_floats(p->type, element) +
+           heti_box_place(r->ctx, r->rank, p->block, parameter);
+}
+
+/* XXH64 of a weight that a rank has all of or, where r is NULL, from its owners. */
 static het_result heti_hash_weight(het_ctx *ctx, heti_rank *r, int64_t index, uint64_t *hash) {
     const heti_parameter *p = &ctx->chain.parameter[index];
     float *values = HETI_CAST(float *, HETI_CAST(void *, (r ? r : ctx->rank)->part->staging));
@@ -15418,7 +15435,7 @@ static het_result heti_hash_weight(het_ctx *ctx, heti_rank *r, int64_t index, ui
     heti_xxh64_start(&state, 0);
     for (int64_t first = 0, n; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
-        HETI_TRY(r ? heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, first), n, NULL, values)
+        HETI_TRY(r ? heti_move_weight(r, p->type, heti_copy_at(r, index, first), n, NULL, values)
                    : heti_read_values(ctx, index, HET_WEIGHT, first, n, values));
         heti_xxh64_add(&state, values, HETI_CAST(size_t, n) * sizeof *values);
     }
@@ -15435,7 +15452,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
         joined[p] = joined[parameters + p] = INT64_MIN;
-        if (!heti_has_copy(r, p)) continue;
+        if (!heti_has_copy(r, p) && !heti_boxes_whole(r, p)) continue;
         HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash[p]));
         joined[parameters + p] = -1 - joined[p];
     }
@@ -15446,7 +15463,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_told(r));
     HETI_CLEAR(joined, r->ctx->world.ranks);
-    if (heti_has_copy(r, p)) HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash[r->rank]));
+    if (heti_has_copy(r, p) || heti_boxes_whole(r, p)) HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash[r->rank]));
     return heti_join(r, r->ctx->world.ranks, r->ctx->world.ranks);
 }
 
@@ -15696,8 +15713,8 @@ static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
                      "step %d: the second attempt asked for a third; the device is not deterministic", ctx->step + 1);
 }
 
-/* What each of several updates of a block is made from: micro-batches, by their backward on the
-   stage with the block's first unit. */
+/* What each of several updates of a block is made from: rows, by the pass that adds the gradients
+   of the block's first unit. */
 static void heti_weigh_updates(het_ctx *ctx) {
     const het_schedule *s = ctx->share.schedule;
     const het_plan *plan = ctx->share.plan;
@@ -15705,12 +15722,13 @@ static void heti_weigh_updates(het_ctx *ctx) {
     for (int64_t i = 0; i < s->start[s->ranks]; i++) {
         const het_action *a = &s->action[i];
         het_sum sum = HETI_ZEROS;
-        if (!heti_goes_back(a) || a->slice > 0 || a->micro_batch >= ctx->share.batch_count[a->pipeline]) continue;
-        heti_sum_weights(&ctx->task.batches[heti_batch_of(ctx, a)], &sum);
+        if (!heti_makes_gradients(a) || a->micro_batch >= ctx->share.batch_count[a->pipeline]) continue;
+        const heti_border *cut = heti_cuts_of(ctx, a) + a->slice;
+        heti_sum_weights(&ctx->task.batches[heti_batch_of(ctx, a)], cut[0].row, cut[1].row, &sum);
         for (int64_t b = 0; b < ctx->chain.block_count; b++) {
             const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
             const int64_t unit = ctx->chain.use[ctx->chain.block[b].first_use];
-            if (unit >= stage->unit_begin && unit < stage->unit_end)
+            if (unit >= stage->unit_begin && unit < stage->unit_end && heti_adds_gradients(ctx, a->kind, unit))
                 heti_update_at(ctx, b, a->version)->weight += heti_sum_value(&sum);
         }
     }
@@ -15813,7 +15831,8 @@ static int64_t heti_infer_rows(const het_ctx *ctx, int64_t pipeline) {
 
 static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
-    const int64_t most = heti_min(ctx->share.tokens[pipeline], ctx->desc.model.context);
+    const int64_t held = heti_min(ctx->share.tokens[pipeline], ctx->desc.model.context),
+                  most = ctx->desc.model.causal == HET_NO ? heti_min(held, heti_infer_rows(ctx, pipeline)) : held;
     HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,

@@ -1,8 +1,10 @@
 /* Low-rank adapters. The factors A, B of y = x W^T + s (x A^T) B^T are held against a model without factors whose matrices are W + s B A:
    the loss must be its loss, and its gradient G of a matrix gives those of the factors by the chain rule, dB = s G A^T and dA = s B^T G. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "support.h"
 
 #include "hetrain_files.h"
+#include "threads_transport.h"
 
 #define BLOCKS "17|5,0,9|30,2"
 
@@ -820,6 +822,68 @@ static void names_are_whole(void **state)
     support_run_end(&run);
 }
 
+/* A process that saves or loads factors, or merges them; its file ends early. */
+typedef struct partner { het_desc desc; int what; size_t room; het_result result; het_error error; } partner;
+
+static void *partner_run(void *arg)
+{
+    partner *p = arg;
+    support_buffer file;
+    het_writer to;
+    het_ctx *ctx = NULL;
+    uint64_t hash;
+    support_buffer_start(&file);
+    to = support_writer(&file);
+    p->result = het_create(&p->desc, &ctx, &p->error);
+    if (p->result == HET_OK && p->what == 0) file.fail_after = (int64_t)p->room;
+    if (p->result == HET_OK) p->result = het_adapter_save(ctx, &to, &p->error);
+    if (p->result == HET_OK && p->what == 1) {
+        const het_reader from = support_reader(&file);
+        if (p->room < file.size) file.size = p->room;
+        p->result = het_adapter_load(ctx, &from, &p->error);
+    }
+    if (p->result == HET_OK && (p->result = het_hash(ctx, &hash)) != HET_OK) (void)snprintf(p->error.text, sizeof p->error.text, "%s", het_last_error(ctx));
+    support_buffer_end(&file);
+    het_destroy(ctx);
+    return NULL;
+}
+
+/* What fails in one process ends the call in the others. */
+static void an_error_is_told_to_other_processes(void **state)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    (void)state;
+    model.lora_rank = 2, model.lora_targets = HET_LORA_ALL;
+    for (int what = 0; what < 2; what++) {
+        const double begin = threads_clock();
+        threads_world world;
+        threads_end end[2];
+        het_transport transport[2];
+        support_run run;
+        partner both[2];
+        pthread_t thread;
+        support_run_start(&run, &model, 1, BLOCKS);
+        support_run_ranks(&run, 2);
+        support_run_plan(&run, "pp", NULL, 1);
+        run.desc.layout.device_count = 1;
+        run.desc.layout.stall_deadline = 12;
+        threads_open(&world, end, transport, 2, 0);
+        memset(both, 0, sizeof both);
+        for (int i = 0; i < 2; i++) {
+            both[i].desc = run.desc, both[i].what = what;
+            both[i].desc.layout.transport = transport[i];
+            both[i].room = i == what ? 3000 : (size_t)1 << 30;
+        }
+        assert_int_equal(pthread_create(&thread, NULL, partner_run, &both[1]), 0);
+        (void)partner_run(&both[0]);
+        (void)pthread_join(thread, NULL);
+        for (int i = 0; i < 2; i++)
+            if (both[i].result == HET_OK || threads_clock() - begin > 6)
+                fail_msg("case %d: process %d gave %d after %.1f s: %s", what, i, (int)both[i].result, threads_clock() - begin, both[i].error.text);
+        support_run_end(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -834,6 +898,7 @@ int main(void)
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(bad_descriptions),
         cmocka_unit_test(bad_files),
+        cmocka_unit_test(an_error_is_told_to_other_processes),
         cmocka_unit_test(names_are_whole),
     };
     return cmocka_run_group_tests_name("adapter", tests, NULL, NULL);

@@ -340,8 +340,8 @@ static void gradients_are_not_judged(void **state)
 
 /* ---- copies that differ ---- */
 
-/* A CPU that flips a bit of a weight when a product reads it, once. */
-typedef struct flipping { het_device_iface iface; int armed; void *self; } flipping;
+/* A CPU that flips a bit of a weight when a product (gain: a norm) reads it, once. */
+typedef struct flipping { het_device_iface iface; int armed, gain; void *self; } flipping;
 static flipping flip;
 
 static het_result flip_create(const het_device_config *config, void **self)
@@ -353,12 +353,12 @@ static het_result flip_create(const het_device_config *config, void **self)
 
 static het_result flip_run(void *self, het_queue *queue, const het_op *op)
 {
-    if (flip.armed && self == flip.self && op->kind == HET_OP_LINEAR_FORWARD) {
-        const het_linear_args *a = &op->u.linear;
+    if (flip.armed && self == flip.self && op->kind == (flip.gain ? HET_OP_NORM_FORWARD : HET_OP_LINEAR_FORWARD)) {
+        float *w = (float *)(uintptr_t)(flip.gain ? op->u.norm.gain : op->u.linear.part[0].w) + 3;
         uint32_t bits;
-        memcpy(&bits, a->part[0].w + 3, sizeof bits);
+        memcpy(&bits, w, sizeof bits);
         bits ^= 1u;
-        memcpy((float *)(uintptr_t)(a->part[0].w + 3), &bits, sizeof bits);
+        memcpy(w, &bits, sizeof bits);
         flip.armed = 0;
     }
     return het_cpu_device()->run(self, queue, op);
@@ -430,6 +430,43 @@ static void a_flipped_bit_is_found(void **state)
     }
 }
 
+/* Also where a rank computes with versions, or in a team by columns with what the team does not divide. */
+static void copies_in_boxes_are_compared(void **state)
+{
+    static const struct { const char *plan, *words; int updates; } cases[] = {
+        { "dp", "q_proj.weight (block |differ: rank 0 against rank 1", 2 }, { "tp2", "norm.weight (block |differ: rank 0 against rank 1", 1 }
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        support_run run;
+        support_group group;
+        het_ctx *ctx;
+        start(&run, 2);
+        run.desc.guard.spike = 0.0;
+        run.desc.guard.skip_bad_steps = HET_NO;
+        run.desc.optimizer.clip = -1.0f;
+        support_run_plan(&run, cases[i].plan, "1f1b", 1);
+        run.plan->updates = cases[i].updates;
+        flip.iface = *het_cpu_device();
+        flip.iface.create = flip_create;
+        flip.iface.run = flip_run;
+        flip.gain = i > 0;
+        run.device[1].iface = &flip.iface;
+        ctx = support_create(&run.desc);
+        support_group_start(&group, &run.data, 0, LAYOUT_APART);
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        EXPECT_OK(het_verify(ctx));
+        flip.armed = 1;
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, NULL));
+        assert_int_equal(flip.armed, 0);
+        EXPECT_ERROR(het_verify(ctx), HET_ERR_DEVICE, het_last_error(ctx), cases[i].words);
+        flip.gain = 0;
+        support_group_end(&group);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+}
+
 /* Where nothing is wrong nothing is found, whatever the layout, and no bit changes. */
 static void whole_copies_are_left_alone(void **state)
 {
@@ -467,6 +504,7 @@ int main(void)
         cmocka_unit_test(bad_steps_name_parameter_unit_and_rank),
         cmocka_unit_test(gradients_are_not_judged),
         cmocka_unit_test(a_flipped_bit_is_found),
+        cmocka_unit_test(copies_in_boxes_are_compared),
         cmocka_unit_test(whole_copies_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

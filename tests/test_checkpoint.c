@@ -656,6 +656,7 @@ static int64_t write_faults(int same, int64_t keep) {
                 found = directory_hash(d, saved->path);
                 if (found != before && found != after) fail_msg("call %d, kind %d: neither before nor after", (int)call, kind);
                 if (result == HET_OK) assert_true(found == after);
+                if (same && !sticky) assert_true(lookup(d, "run/step-00000003") != -1); /* under its own name */
                 het_checkpoint_free(saved);
                 if (!same && keep > 1) assert_true(directory_hash(d, "run/step-00000003") == before);
                 EXPECT_OK(het_checkpoint_write(c, NULL)); /* the disk is well again */

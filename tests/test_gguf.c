@@ -395,6 +395,31 @@ static void divisors_of_llama3(void **state)
     het_destroy(ctx);
 }
 
+/* Gives a tokenizer a template that puts a token behind a text. */
+static void appends(het_tokenizer **tokenizer, const char *name, int id)
+{
+    support_buffer text, with;
+    het_writer to;
+    het_error error;
+    char template[400], *processor, *decoder;
+    support_buffer_start(&text), support_buffer_start(&with);
+    to = support_writer(&text);
+    EXPECT_OK(het_tokenizer_write(*tokenizer, &to));
+    support_buffer_append(&text, "", 1);
+    processor = strstr((char *)text.data, "\"post_processor\"");
+    decoder = strstr((char *)text.data, "\"decoder\"");
+    assert_true(processor != NULL && decoder > processor);
+    snprintf(template, sizeof template, "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", "
+             "\"type_id\": 0}}, {\"SpecialToken\": {\"id\": %s, \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {%s: {\"id\": %s, "
+             "\"ids\": [%d], \"tokens\": [%s]}}}, ", name, name, name, id, name);
+    support_buffer_append(&with, text.data, (size_t)(processor - (char *)text.data));
+    support_buffer_append(&with, template, strlen(template));
+    support_buffer_append(&with, decoder, strlen(decoder));
+    het_tokenizer_free(*tokenizer);
+    EXPECT_ERROR(het_tokenizer_read((char *)with.data, with.size, NULL, tokenizer, &error), HET_OK, error.text, "");
+    support_buffer_end(&text), support_buffer_end(&with);
+}
+
 static void vocabularies(void **state)
 {
     static const char *const special[] = { "<|endoftext|>", "<|user|>" };
@@ -438,6 +463,12 @@ static void vocabularies(void **state)
     expect_u32(&g, "tokenizer.ggml.eos_token_id", 3);
     expect_u32(&g, "tokenizer.ggml.eot_token_id", 200);
     assert_int_equal(*find_pair(&g, "tokenizer.ggml.add_bos_token")->value, 0);
+    support_buffer_end(&g.file);
+    appends(&tokenizer, "\"<|user|>\"", 1); /* of the ends, 3 and 200, the first is the other one then */
+    save(words, &g, HET_ELEMENT_F32, tokenizer);
+    expect_u32(&g, "tokenizer.ggml.eos_token_id", 1);
+    expect_u32(&g, "tokenizer.ggml.eot_token_id", 3);
+    assert_int_equal(*find_pair(&g, "tokenizer.ggml.add_eos_token")->value, 1);
     support_buffer_end(&g.file);
     het_tokenizer_free(tokenizer);
     het_destroy(bytes), het_destroy(words);

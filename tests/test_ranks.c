@@ -404,7 +404,10 @@ static void limited_devices_have_less_room(void **state)
 static void limited_devices_refuse(void **state)
 {
     static const char small[] = "micro-batch 1: 97 tokens; it falls to pipeline 1|and max_tokens of rank 3 there is 24",
-                      whole[] = "micro-batch 0: 97 tokens; it falls to pipeline 0|and max_tokens of rank 3 there is 24";
+                      whole[] = "micro-batch 0: 97 tokens; it falls to pipeline 0|and max_tokens of rank 3 there is 24",
+                      many[] = "micro-batch 1: 40 granules; it falls to pipeline 1|and max_tokens of rank 3 there is 24";
+    int64_t start[41];
+    het_batch pair[2];
     support_group fits, turned;
     het_replan_desc to;
     support_run run;
@@ -420,6 +423,11 @@ static void limited_devices_refuse(void **state)
         EXPECT_ERROR(het_evaluate(ctx, turned.batch, 2, NULL), HET_ERR_LIMIT, het_last_error(ctx), small);
         EXPECT_OK(het_step(ctx, fits.batch, 2, NULL));
     }
+    pair[0] = fits.batch[0], pair[1] = fits.batch[1]; /* most of its granules are empty */
+    assert_true(pair[1].granules < 40 && run.desc.limits.max_tokens >= 40);
+    for (int64_t g = 0; g <= 40; g++) start[g] = g < pair[1].granules ? pair[1].granule_start[g] : pair[1].tokens;
+    pair[1].granules = 40, pair[1].granule_start = start;
+    EXPECT_ERROR(het_step(ctx, pair, 2, NULL), HET_ERR_LIMIT, het_last_error(ctx), many);
     memset(&to, 0, sizeof to);
     to.plan = plan = support_plan("pp", "1f1b", support_run_units(&run), 4, 1);
     EXPECT_OK(het_replan(ctx, &to));

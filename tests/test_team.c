@@ -507,6 +507,34 @@ static void teams_evaluate_and_generate(void **state)
     evaluate_and_generate(HET_GPT2);
 }
 
+/* All rows at once, or an error: a piece would be seen without the pieces behind it. */
+static void teams_infer_bidirectional_sequences(void **state)
+{
+    static const struct { const char *plan; int64_t most; } cases[] = { { "dp", 1024 }, { "hp:9,1", 616 } };
+    het_model_desc model = team_model(HET_LLAMA, 1024);
+    int32_t token[1024];
+    float logits[2][61];
+    (void)state;
+    model.causal = HET_NO;
+    for (int i = 0; i < 1024; i++) token[i] = (7 * i + 3) % 61;
+    for (int i = 0; i < 2; i++) {
+        support_run run;
+        char words[80];
+        het_ctx *ctx;
+        support_run_start(&run, &model, 1, "1024");
+        run.desc.limits.max_tokens = 1024;
+        support_run_ranks(&run, 1 + i);
+        support_run_plan(&run, cases[i].plan, NULL, 1);
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_infer(ctx, token, 600, 0, logits[i]));
+        snprintf(words, sizeof words, "het_infer: 1024 tokens after 0; the context holds %d", (int)cases[i].most);
+        if (i > 0) EXPECT_ERROR(het_infer(ctx, token, 1024, 0, logits[i]), HET_ERR_LIMIT, het_last_error(ctx), words);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+}
+
 /* From one rank's plan to teams and to other teams between steps. */
 static void replans_to_teams_do_not_show(void **state)
 {
@@ -1068,7 +1096,7 @@ int main(void)
         cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
         cmocka_unit_test(whole_activations_are_shown_to_hooks),
-        cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
+        cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate), cmocka_unit_test(teams_infer_bidirectional_sequences),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say),
         cmocka_unit_test(memory_is_what_was_estimated),
         cmocka_unit_test(backward_by_context_waits_once), cmocka_unit_test(bad_teams_are_refused),

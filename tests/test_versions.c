@@ -252,8 +252,11 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
     for (i = 0; i < lists->start[lists->ranks]; i++) {
         const het_action *a = &lists->action[i];
         const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
-        for (u = stage->unit_begin; u < stage->unit_end && a->kind != HET_ACTION_W; u++)
-            (a->kind == HET_ACTION_F ? version : joins)[first[a->pipeline] + a->micro_batch][u] = a->version;
+        for (u = stage->unit_begin; u < stage->unit_end; u++) { /* I has the gradients of the head, W all others */
+            if (a->kind == HET_ACTION_F) version[first[a->pipeline] + a->micro_batch][u] = a->version;
+            else if (a->kind == HET_ACTION_B || a->kind == (u == plan->units - 1 ? HET_ACTION_I : HET_ACTION_W))
+                joins[first[a->pipeline] + a->micro_batch][u] = a->version;
+        }
     }
     for (m = 0; m < l->batches; m++) weight += weight_of(&l->batch[m]);
     l->most = l->late = l->gradients = 0;
@@ -293,7 +296,8 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
                     l->late += by;
                     l->gradients++;
                 }
-                loop_adamw(l, p, newest[p], gear, step * gear + newest[p] + 1, of, weight);
+                if (of > 0.0) loop_adamw(l, p, newest[p], gear, step * gear + newest[p] + 1, of, weight);
+                else memcpy(l->weight[newest[p] + 1][p], l->weight[newest[p]][p], (size_t)l->count[p] * sizeof(float));
             }
         }
         assert_true(left < before);
@@ -491,6 +495,33 @@ static void random_lists(void **state)
                  order);
         follows_the_loop(&run, lists, order, what);
         het_schedule_free(lists);
+        support_run_end(&run);
+    }
+}
+
+/* W of a micro-batch may join another update than I of it, and an update may have no gradients. */
+static void passes_that_join_apart(void **state)
+{
+    static const char *const lists[] = {
+        "0F0,0F1,0I0,0I1/1,0W0/1,0W1/1", "0F0,0F1,0I0,0I1/1,0W0,0W1/1", "0F0,0F1,0I0,0I1,0W0/1,0W1/1", "0F0,0F1,0B0/1,0B1/1"
+    };
+    const het_model_desc model = support_model(HET_LLAMA);
+    (void)state;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        support_run run;
+        het_schedule *schedule = NULL;
+        het_error error;
+        support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+        run.desc.optimizer.clip = -1.0f;
+        run.desc.limits.max_micro_batches = 2;
+        run.desc.layout.stall_deadline = 5;
+        support_run_ranks(&run, 1);
+        support_run_plan(&run, "pp", NULL, 1);
+        run.plan->updates = 2, run.plan->staleness = 1;
+        EXPECT_ERROR(het_schedule_read(run.plan, lists[i], strlen(lists[i]), NULL, &schedule, &error), HET_OK, error.text, "");
+        run.desc.layout.schedule = schedule;
+        follows_the_loop(&run, schedule, "02|13", lists[i]);
+        het_schedule_free(schedule);
         support_run_end(&run);
     }
 }
@@ -855,7 +886,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(updates_between_units),
-        cmocka_unit_test(random_lists), cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context),
+        cmocka_unit_test(random_lists), cmocka_unit_test(passes_that_join_apart),
+        cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context),
         cmocka_unit_test(bad_lists), cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),
     };

@@ -429,6 +429,34 @@ static void shards_do_not_hide_behind_one_file(void **state)
     het_destroy(ctx);
 }
 
+/* Whichever call of the folder fails: what loads are the weights of one save. */
+static void shards_of_two_saves_are_no_weights(void **state)
+{
+    het_ctx *old = context(HET_LLAMA, 1), *ctx = context(HET_LLAMA, 2), *loaded = context(HET_LLAMA, 3);
+    const uint64_t before = support_hash(old), after = support_hash(ctx);
+    het_result result = HET_ERR_IO;
+    het_save_desc desc;
+    folder files;
+    het_folder table = folder_start(&files);
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.shard_bytes = 20000;
+    for (int64_t k = 0; result != HET_OK; k++) {
+        EXPECT_OK(het_save_folder(old, &table, &desc));
+        files.calls = 0, files.fail_at = k;
+        result = het_save_folder(ctx, &table, &desc);
+        files.fail_at = -1;
+        if (het_load_folder(loaded, &table) == HET_OK) {
+            const uint64_t hash = support_hash(loaded);
+            if (hash != after && (hash != before || result == HET_OK)) fail_msg("call %d: weights of two saves", (int)k);
+        }
+    }
+    folder_end(&files);
+    het_destroy(old);
+    het_destroy(ctx);
+    het_destroy(loaded);
+}
+
 static void misuse(void **state)
 {
     het_ctx *ctx = context(HET_LLAMA, 1);
@@ -727,7 +755,7 @@ int main(void)
         cmocka_unit_test(a_directory_of_transformers),
         cmocka_unit_test(bad_indexes_are_refused),
         cmocka_unit_test(many_shards),
-        cmocka_unit_test(shards_do_not_hide_behind_one_file),
+        cmocka_unit_test(shards_do_not_hide_behind_one_file), cmocka_unit_test(shards_of_two_saves_are_no_weights),
         cmocka_unit_test(misuse),
         cmocka_unit_test(weights_of_llmc),
         cmocka_unit_test(values_that_are_not_finite),

@@ -294,8 +294,9 @@ typedef struct het_save_desc {
     uint32_t end_canary;
 } het_save_desc;
 /* A directory as transformers has it: config.json and model.safetensors, or shards and
-   model.safetensors.index.json. The weights are left in place until the new ones are written.
-   folder NULL: this process takes part and writes nothing. desc NULL: defaults. Threads: owner. */
+   model.safetensors.index.json. A file is left in place until the new one is written; shards over
+   shards do not load until all are. folder NULL: this process takes part and writes nothing. desc
+   NULL: defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_folder(het_ctx *ctx, const het_folder *folder,
                                                           const het_save_desc *desc);
 /* Weights from such a directory. Every tensor of every shard must be in the index under the name of
@@ -495,8 +496,8 @@ typedef struct het_gguf_desc {
                                          positions are F32. What F16 cannot hold is an error */
     const het_tokenizer *tokenizer;   /* NULL: tokens are bytes where the vocabulary is 256, else the file has none */
     const char *name;                 /* general.name; NULL: none */
-    const int32_t *end;               /* [ends] tokens that end a text: the first becomes
-                                         eos_token_id, the second eot_token_id */
+    const int32_t *end;               /* [ends] tokens that end a text: eos_token_id, if the
+                                         tokenizer appends none, and eot_token_id */
     int64_t ends;
     uint32_t end_canary;
 } het_gguf_desc;
@@ -3867,6 +3868,7 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
 }
 
 static het_result heti_f_export_weights(heti_f_export *e) {
+    static const char heti_f_unfinished[] = "{\"weight_map\": {}}\n"; /* nobody loads shards of two saves */
     heti_t_text t = heti_t_text_in(NULL, 0);
     size_t last;
     int64_t shard = 0;
@@ -3881,6 +3883,8 @@ static het_result heti_f_export_weights(heti_f_export *e) {
         return HETI_F_BAD(e->error, "het_save_folder: %s is there, and would be read in place of %d files",
                           heti_f_one_file, e->shards);
     }
+    if (e->shards > 1)
+        HETI_T_TRY(heti_f_export_file(e, heti_f_index_file, heti_f_unfinished, sizeof heti_f_unfinished - 1, 0, 0));
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
@@ -4191,6 +4195,8 @@ static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
 static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     const het_tokenizer_info *info = &g->info;
     const int64_t vocab = g->model->vocab, ends = g->desc.ends;
+    const int32_t *end = g->desc.end, *eos = info->suffixes > 0 ? info->suffix : end;
+    int64_t other = 0;
     if (g->desc.tokenizer == NULL && vocab != 256) {
         heti_f_gguf_text(g, "tokenizer.ggml.model", "no_vocab");
         return;
@@ -4204,9 +4210,9 @@ static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     heti_f_gguf_array(g, "tokenizer.ggml.merges", HETI_F_GGUF_STRING, info->merges);
     for (int64_t i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
     if (info->prefixes > 0) heti_f_gguf_u32(g, "tokenizer.ggml.bos_token_id", info->prefix[0]);
-    if (info->suffixes > 0 || ends > 0)
-        heti_f_gguf_u32(g, "tokenizer.ggml.eos_token_id", info->suffixes > 0 ? info->suffix[0] : g->desc.end[0]);
-    if (ends > 1) heti_f_gguf_u32(g, "tokenizer.ggml.eot_token_id", g->desc.end[1]);
+    if (info->suffixes > 0 || ends > 0) heti_f_gguf_u32(g, "tokenizer.ggml.eos_token_id", eos[0]);
+    while (other < ends && end[other] == eos[0]) other++;
+    if (other < ends) heti_f_gguf_u32(g, "tokenizer.ggml.eot_token_id", end[other]);
     heti_f_gguf_bool(g, "tokenizer.ggml.add_bos_token", info->prefixes > 0);
     heti_f_gguf_bool(g, "tokenizer.ggml.add_eos_token", info->suffixes > 0);
 }
@@ -4692,9 +4698,9 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
 
 /* ---- adapter_model.safetensors ---- */
 
-/* An error that the context reported itself left no text in *own. */
-static het_result heti_f_told(const het_ctx *ctx, het_result result, const het_error *own, het_error *error) {
-    if (result == HET_OK) return HET_OK;
+/* An error that the context reported itself left no text in *own; others become the context's. */
+static het_result heti_f_told(het_ctx *ctx, het_result result, const het_error *own, het_error *error) {
+    if (heti_f_report(ctx, result, own) == HET_OK) return HET_OK;
     return heti_t_fail(error, result, "%s", own->text[0] != 0 ? own->text : het_last_error(ctx));
 }
 
@@ -5458,7 +5464,11 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
         if (number != d->exists) return heti_f_disk_fail(d, "rename", saving.text, number, error);
         HETI_T_TRY(heti_f_discard(c, aside.text, error));
         HETI_T_TRY(heti_f_disk_rename(d, target.text, old.text, error));
-        HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, error));
+        const het_result moved = heti_f_disk_rename(d, saving.text, target.text, error);
+        if (moved != HET_OK) {
+            (void)heti_f_disk_rename(d, old.text, target.text, NULL); /* as it was */
+            return moved;
+        }
     }
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
     HETI_T_TRY(heti_f_write_beside(c, "latest", &marker, error));

@@ -190,8 +190,8 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
-/* By how many updates gradients join late at most; *mean: over units and micro-batches. What F
-   predicts is not late. The lists must pass het_schedule_check. Threads: any. */
+/* By how many updates gradients join late at most; *mean: over units and slices of micro-batches.
+   What F predicts is not late. The lists must pass het_schedule_check. Threads: any. */
 HETRAIN_API int64_t het_schedule_late(const het_plan *plan, const het_schedule *schedule, double *mean);
 /* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices
    must be the plan's; whether the lists make sense is het_schedule_check's question.
@@ -1122,9 +1122,11 @@ HETRAIN_API int64_t het_schedule_late(const het_plan *plan, const het_schedule *
     int64_t most = 0, late = 0, gradients = 0;
     for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) {
         const het_action *a = &schedule->action[i];
-        if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || a->slice > 0) continue;
+        if (a->kind < HET_ACTION_B || a->kind > HET_ACTION_W) continue;
         const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
-        const int64_t units = stage->unit_end - stage->unit_begin, by = a->version - heti_p_forward_before(a)->version;
+        const int64_t all = stage->unit_end - stage->unit_begin, head = stage->unit_end == plan->units,
+                      units = a->kind == HET_ACTION_B ? all : a->kind == HET_ACTION_I ? head : all - head,
+                      by = units > 0 ? a->version - heti_p_forward_before(a)->version : 0;
         most = heti_p_max(most, by);
         late += by * units;
         gradients += units;
