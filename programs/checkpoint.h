@@ -89,17 +89,24 @@ static inline int saver_open(saver *s, const char *directory, int64_t keep, het_
     return s->running ? saver_wait(s) : fail(FAILED, "--out: memory for saving: %d bytes are missing for its thread", (int)STACK);
 }
 
-/* Copies the context and lets the thread write the copy. All processes call it. */
-static inline int saver_start(saver *s, het_ctx *ctx, const het_pair *pair, int64_t pairs, const het_beside *beside, int64_t files) {
+/* Copies the context, once the last copy is written. All processes call it. */
+static inline int saver_take(saver *s, het_ctx *ctx, const het_pair *pair, int64_t pairs, const het_beside *beside, int64_t files) {
     const int status = saver_wait(s);
     if (status != 0) return status;
-    if (het_checkpoint_take(s->checkpoint, ctx, pair, pairs, beside, files, &s->error) != HET_OK) return fail(FAILED, "saving: %s", s->error.text);
+    if (het_checkpoint_take(s->checkpoint, ctx, pair, pairs, beside, files, &s->error) == HET_OK) return 0;
+    return fail(FAILED, "saving: %s", s->error.text);
+}
+
+/* The same, and lets the thread write the copy. */
+static inline int saver_start(saver *s, het_ctx *ctx, const het_pair *pair, int64_t pairs, const het_beside *beside, int64_t files) {
+    const int status = saver_take(s, ctx, pair, pairs, beside, files);
+    if (status != 0) return status;
     s->saved_step = het_get_step(ctx);
     if (s->running) saver_tell(s, SAVER_WRITE);
     return 0;
 }
 
-/* model.safetensors and config.json of the last checkpoint beside the directories. */
+/* model.safetensors and config.json of the last copy beside the directories. */
 static inline int saver_export(saver *s) {
     const int status = saver_wait(s);
     if (status != 0) return status;

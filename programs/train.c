@@ -1332,6 +1332,15 @@ static int save(job *j) {
     return saver_start(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files);
 }
 
+/* Behind the last step of islands. The checkpoint is from before the weights become the global ones, so that a run of more steps goes on from it with
+   its bits; what is validated and put beside the checkpoints is from after. */
+static int end_islands(job *j) {
+    const int saves = j->out[0] != 0, status = saves ? save(j) : 0;
+    if (status != 0) return status;
+    if (het_outer_take(j->sea.outer) != HET_OK) return fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
+    return saves ? saver_take(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files) : 0;
+}
+
 /* Settings from the checkpoint, in which `given` ones of the command line may stand above others. */
 static int take_saved_options(job *j) {
     const char *base = het_checkpoint_option(j->saved, "base");
@@ -2171,6 +2180,7 @@ static int train(job *j) {
     double validation_loss = (double)NAN;
     int status = 0, stop = 0;
     memset(&info, 0, sizeof info);
+    if (j->sea.outer != NULL && het_get_step(j->ctx) == s->steps) status = end_islands(j); /* no last step is to come */
     while (status == 0 && het_get_step(j->ctx) < s->steps) {
         int64_t done;
         int last, due;
@@ -2183,7 +2193,8 @@ static int train(job *j) {
         last = done == s->steps;
         due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
         if (s->verify > 0 && done % s->verify == 0 && (status = verify(j)) != 0) break;
-        if (due) status = evaluate(j, &validation_loss);
+        if (last && j->sea.outer != NULL) status = end_islands(j);
+        if (status == 0 && due) status = evaluate(j, &validation_loss);
         if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
         if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) status = save(j);
     }
@@ -2295,9 +2306,7 @@ static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
     int status = 0;
-    if (j->sea.outer != NULL && done == j->set.steps && het_outer_take(j->sea.outer) != HET_OK)
-        status = fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
-    if (status == 0 && j->out[0] != 0) status = save(j); /* whatever becomes of the rest */
+    if (j->out[0] != 0) status = save(j); /* whatever becomes of the rest */
     if (status == 0 && j->out[0] != 0 && j->process == 0 && (status = saver_export(&j->save)) == 0) status = write_curve(j);
     if (status == 0) status = write_timelines(j);
     if (status == 0 && j->set.export_to != NULL) status = export_weights(j);

@@ -75,6 +75,28 @@ report "$([ "$(grep -h '^weights' out.0 out.1)" = "$(grep '^weights' out)" ]; ec
 alone=$(grep '^weights' out.0)
 "$program" "${run[@]}" --steps 12 --devices cpu:1 > out.1 2>&1
 report "$([ -n "$alone" ] && [ "$alone" != "$(grep '^weights' out.1)" ]; echo $?)" 'one island is an outer step on one machine' "$(cat out.0)"
+# model.safetensors and the last validation are of the weights that --hash is of, whenever checkpoints are saved
+brief=(--data text --val text --sequences 4 --seed 3 --quiet --devices cpu:1)
+fragments=("${brief[@]}" --model gpt2:layers=2,width=32,heads=2,context=32 --schedule-lr constant --evaluate-every 0 --hash --islands 3
+    --island-fragments 3)
+losses() { grep -o '"val_loss":[^,]*' "$1/log.jsonl"; }
+for every in 0 3; do "$program" "${fragments[@]}" --steps 6 --out last.$every --checkpoint-every $every > out.$every 2>&1; done
+"$program" "${brief[@]}" --init last.0 --lr 1e-12 --steps 1 --out last.same > out 2>&1
+report "$(cmp last.0/model.safetensors last.3/model.safetensors && cmp out.0 out.3 && [ "$(losses last.0)" = "$(losses last.3)" ] &&
+    [ "$(losses last.0 | cut -c -18)" = "$(losses last.same | cut -c -18)" ]; echo $?)" 'fragments: what is saved and validated last has all joins' \
+    "$(losses last.0)" "$(losses last.3)" "$(losses last.same)" "$(cat out.0 out.3 out)"
+"$program" "${fragments[@]}" --steps 9 > whole 2>&1
+for every in 0 3; do
+    "$program" --resume last.$every --steps 9 --hash --quiet > out 2>&1
+    report "$(cmp whole out; echo $?)" "its last checkpoint goes on as a run of more steps, --checkpoint-every $every" "$(cat whole out)"
+done
+for i in 0 1; do
+    pace=(--steps $((8 - 4 * i)) --islands $((4 - 2 * i)) --island-seconds $((1 + i)))
+    island $i 2 "${pace[@]}" --devices cpu:1 --out last.$i --overwrite --checkpoint-every 2
+done
+ended 2
+report "$([ $? = 0 ] && cmp last.0/model.safetensors last.1/model.safetensors; echo $?)" 'islands of unequal pace: one model' "$(cat out.0 out.1)"
+rm -r last.?
 if [ -x "$programs/mpi/train_mpi" ] && command -v mpirun > /dev/null; then
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
         --islands 4 --devices cpu:1 > out 2>&1
