@@ -1097,14 +1097,15 @@ static int check_versions(job *j) {
     const char *saved = j->saved != NULL ? het_checkpoint_option(j->saved, "versions") : NULL;
     const het_plan *plan = j->ranks.plan;
     const het_schedule *lists = j->ranks.schedule;
-    int64_t micro_batches = j->feed.micro_batches;
+    int64_t micro_batches = j->feed.micro_batches, most = j->feed.most;
     het_limits limits;
     int status;
     for (int64_t i = 0; i < j->changes; i++) {
         const planned_change *c = &j->change[i];
         if (c->rank >= 0 || c->step > j->resumed_step + 1) continue;
         plan = c->plan, lists = NULL;
-        limit_micro_batches(j, &limits, plan, c->granules > 0 ? c->granules : j->feed.most);
+        if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
+        limit_micro_batches(j, &limits, plan, most);
         micro_batches = limits.max_micro_batches;
     }
     if ((status = set_versions(j, plan, lists, micro_batches)) != 0 || j->saved == NULL || j->set.force_resume) return status;
