@@ -1890,6 +1890,16 @@ static int configure_change(job *j, const char *option_name, const char *list, c
     return 0;
 }
 
+/* By step; those of one step stay as they were given, --slow first. */
+static void sort_changes(job *j) {
+    for (int64_t i = 1; i < j->changes; i++)
+        for (int64_t k = i; k > 0 && j->change[k - 1].step > j->change[k].step; k--) {
+            const planned_change later = j->change[k - 1];
+            j->change[k - 1] = j->change[k], j->change[k] = later;
+        }
+}
+
+/* A resumed run makes several at once, and must make them in the order of a run that never stopped. */
 static int configure_changes(job *j) {
     const char *const names[] = { "--slow", "--replan" }, *const lists[] = { j->set.slow, j->set.replan };
     int status = 0;
@@ -1903,6 +1913,7 @@ static int configure_changes(job *j) {
             item = *end == ',' ? end + 1 : NULL;
         }
     }
+    sort_changes(j);
     return status;
 }
 

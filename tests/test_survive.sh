@@ -259,8 +259,11 @@ done
 refuses '--plan: the saved run has 2 updates a step by 1f1b' --resume gone/step-00000003 --steps 6 --devices cpu:1,cpu:1 --plan dp
 twice=(--devices cpu:1,cpu:1 --plan dp --replan 2x1:dp,3:pp) # pp has as few granules a micro-batch as the plan before
 "$program" "${late[@]}" "${twice[@]}" --updates 2 --staleness 1 --steps 4 --checkpoint-every 3 --out gone2 --hash > whole.out 2>&1
-"$program" --resume gone2/step-00000003 --out again --overwrite "${twice[@]}" --quiet --hash > on.out 2>&1
-report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" 'gone over twice: the same bits' "$(cat on.out)"
+for replan in 2x1:dp,3:pp 3:pp,2x1:dp; do # by step, in whatever order they are listed
+    "$program" --resume gone2/step-00000003 --out again --overwrite "${twice[@]}" --replan $replan --quiet --hash > on.out 2>&1
+    report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" \
+        "gone over twice, $replan: the same bits" "$(cat on.out)"
+done
 
 # ---- fingerprints: every byte of the data, and the weights below factors ----
 cat hetrain.h hetrain.h | head -c 700000 > wide
