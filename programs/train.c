@@ -1447,6 +1447,7 @@ static int configure_options(job *j, int argc, char **argv) {
         memset(j->given, 0, sizeof j->given);
         if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
         if ((status = check_way_on(j)) != 0) return status;
+        if (!j->goes_on && !j->typed[option_find(options, OPTIONS, "--log", 5)]) s->log = NULL; /* the first run keeps it */
         if ((status = find_saved_file(j, "--data", &s->data, 1, j->found[0])) != 0 ||
             (status = find_saved_file(j, "--val", &s->val, 1, j->found[1])) != 0 ||
             (status = find_saved_file(j, "--log", &s->log, 0, j->found[2])) != 0) return status;

@@ -124,6 +124,10 @@ rm -r moved/step-00000004 moved/*.safetensors
 rm -rf moved/*.safetensors
 (cd / && "$program" --resume "$work/moved" --steps 4 --quiet --hash > "$work/on.out" 2>&1)
 report "$([ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" 'and again from elsewhere' "$(cat on.out)"
+cp first/run.jsonl first/log.before
+"$program" --resume moved/step-00000002 --out branch --quiet > on.out 2>&1
+report "$([ $? = 0 ] && cmp first/run.jsonl first/log.before && grep -q '"step":4' branch/log.jsonl; echo $?)" \
+    'one that goes on elsewhere leaves the first run its log' "$(cat on.out)" "$(ls branch)"
 mv first/words first/other
 (cd first/second && refusal "--data|first/words|$work/first/words|--data FILE" "$program" --resume ../../moved/step-00000002 --quiet; printf '%s\n' "$bad" "$line" > "$work/refused")
 report "$([ -z "$(head -n 1 refused)" ]; echo $?)" 'data that is gone: the file that was looked for' "$(cat refused)"
