@@ -2307,6 +2307,7 @@ static void print_way_on(const job *j) {
         printf(options[at].kind == OPTION_FLAG ? " %s" : " %s ", names[i]);
         if (options[at].kind != OPTION_FLAG) print_word(option_text(&j->set, &options[at], buffer, sizeof buffer));
     }
+    if (j->set.export_to != NULL) printf(" --overwrite"); /* what was exported at the stop lies there */
     if (j->sea.count > 1) printf(" # and the other islands, each from its own --out");
     else if (world != NULL && j->processes > 1) printf(" # the others: --world 1%s%s", strchr(world, '/'), j->processes > 2 ? ", 2/..., ..." : "");
     else if (j->processes > 1 && own_variables(j) != NULL) printf(" # the others: %s=1%s", own_variables(j), j->processes > 2 ? ", 2, ..." : "");

@@ -94,6 +94,8 @@ goes_on() { # goes_on NAME WORDS: the line has the words, and the command in it 
 stop_at_once out "$program" "${run[@]}" --steps 1000000 --devices cpu:1,cpu:1@0.5/2G --links 0-1:1us --plan 'pp:0-1|2-3' --schedule zb-h1 --slow 1:0@0.9 --out out
 goes_on 'devices, links, plan and schedule are named, as a shell takes them' \
     "--resume out --devices cpu:1,cpu:1@0.5/2G --links 0-1:1us --slow 1:0@0.9 --plan 'pp:0-1|2-3' --schedule zb-h1"
+stop_at_once out "$program" "${run[@]}" --steps 1000000 --out out --export weights
+goes_on '--export, which the stop has filled, may be filled again' '--resume out --export weights --overwrite'
 "$program" --world "1/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out > one.out 2>&1 < /dev/null &
 other=$!
 stop_at_once out "$program" --world "0/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out
