@@ -2334,7 +2334,8 @@ static int finish(job *j) {
             printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
     } else if (done < j->set.steps) {
-        return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+        return fail(FAILED, "stopped after step %lld of %lld; %s was saved (no --out)", (long long)done, (long long)j->set.steps,
+                    j->set.export_to != NULL ? "nothing but what --export asks for" : "nothing");
     }
     if (j->set.hash) {
         if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));

@@ -75,6 +75,7 @@ stop_at_once() {
     local out=$1
     shift
     rm -rf "$out"
+    mkdir "$out"
     "$@" > stopped.out 2>&1 < /dev/null &
     child=$!
     started "$out/log.jsonl"
@@ -96,6 +97,12 @@ goes_on 'devices, links, plan and schedule are named, as a shell takes them' \
     "--resume out --devices cpu:1,cpu:1@0.5/2G --links 0-1:1us --slow 1:0@0.9 --plan 'pp:0-1|2-3' --schedule zb-h1"
 stop_at_once out "$program" "${run[@]}" --steps 1000000 --out out --export weights
 goes_on '--export, which the stop has filled, may be filled again' '--resume out --export weights --overwrite'
+for export in '' '--export weights --overwrite'; do
+    # shellcheck disable=SC2086
+    stop_at_once out "$program" "${run[@]}" --steps 1000000 --log out/log.jsonl $export
+    words="; nothing${export:+ but what --export asks for} was saved (no --out)"
+    report "$([ "${line#*1000000}" = "$words" ]; echo $?)" "without --out: stopped $export" "$line"
+done
 "$program" --world "1/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out > one.out 2>&1 < /dev/null &
 other=$!
 stop_at_once out "$program" --world "0/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out
