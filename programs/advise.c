@@ -498,6 +498,7 @@ static int advise_burst(const advice *a) {
 static int program(int argc, char **argv) {
     settings s;
     unsigned char given[OPTIONS] = { 0 };
+    named_path to = { "--out", NULL };
     advice *a;
     int status;
     memset(&s, 0, sizeof s);
@@ -517,7 +518,10 @@ static int program(int argc, char **argv) {
     if (status != 0 || s.scaling != NULL) return status != 0 ? status : advise_cut(&s);
     if ((a = (advice *)calloc(1, sizeof *a)) == NULL) return fail(FAILED, "out of memory");
     a->set = &s;
-    status = profile_read_list("--profile", s.profile, &a->profile);
+    to.path = s.out;
+    status = target_check(to.option, to.path);
+    if (status == 0) status = targets_spare_list(&to, 1, "--profile", s.profile);
+    if (status == 0) status = profile_read_list("--profile", s.profile, &a->profile);
     if (status == 0) status = take_device(a, s.device);
     if (status == 0) status = take_link(a);
     if (status == 0) status = s.burst > 0 ? advise_burst(a) : advise_workers(a);

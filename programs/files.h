@@ -115,6 +115,20 @@ static inline int targets_differ(const named_path *writes, int count, const name
     return 0;
 }
 
+/* The same of the files of a list FILE,...; NULL: there is none. */
+static inline int targets_spare_list(const named_path *writes, int count, const char *option_name, const char *list) {
+    char file[1024];
+    size_t length;
+    int status = 0;
+    for (; list != NULL && status == 0; list = list[length] != 0 ? list + length + 1 : NULL) {
+        const named_path read = { option_name, file };
+        length = strcspn(list, ",");
+        snprintf(file, sizeof file, "%.*s", (int)length, list);
+        status = targets_differ(writes, count, &read, 1);
+    }
+    return status;
+}
+
 static inline int target_in_place(const write_target *t) {
     if (!is_standard_output(&t->about)) return open(t->path, O_WRONLY | O_CLOEXEC);
     fflush(stdout);

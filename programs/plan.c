@@ -1341,7 +1341,7 @@ static int check_options(const settings *s, const unsigned char *given) {
     };
     const named_path writes[] = { { "--out", s->out }, { "--trace", s->trace }, { "--svg", s->svg } };
     const named_path reads[] = { { "--simulate", s->simulate }, { "--plan", s->plan }, { "--cost", s->cost }, { "--cluster", s->cluster },
-                                 { source(s), s->profile }, { "--model", s->model } };
+                                 { "--model", s->model } };
     int status = 0;
     if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE or --hardware FILE", s->model);
     if (s->hardware != NULL && s->model == NULL) return fail(BAD_INPUT, "--hardware %s: --model SPEC is needed", s->hardware);
@@ -1354,7 +1354,8 @@ static int check_options(const settings *s, const unsigned char *given) {
     for (size_t i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
         if (rule[i].idle) status = options_idle(options, OPTIONS, given, rule[i].names, rule[i].because);
     for (int i = 0; i < 3 && status == 0; i++) status = target_check(writes[i].option, writes[i].path);
-    return status == 0 ? targets_differ(writes, 3, reads, 6) : status;
+    if (status == 0) status = targets_spare_list(writes, 3, source(s), s->profile);
+    return status == 0 ? targets_differ(writes, 3, reads, 5) : status;
 }
 
 static int program(int argc, char **argv) {

@@ -2357,7 +2357,7 @@ static int is_own_file(const job *j, const char *path) {
 static int check_targets(const job *j) {
     const settings *s = &j->set;
     const named_path reads[] = { { "--data", s->data }, { "--val", s->val }, { "--init", j->weights }, { "--model", s->model },
-                                 { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule }, { "--profile", s->profile },
+                                 { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule },
                                  { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
     named_path writes[WRITTEN];
     int status = 0;
@@ -2367,7 +2367,8 @@ static int check_targets(const job *j) {
         if (status == 0 && is_own_file(j, writes[i].path))
             status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i].option, writes[i].path, s->out);
     }
-    return status == 0 ? targets_differ(writes, WRITTEN, reads, 8) : status;
+    if (status == 0) status = targets_spare_list(writes, WRITTEN, "--profile", s->profile);
+    return status == 0 ? targets_differ(writes, WRITTEN, reads, 7) : status;
 }
 
 /* From now on the transport is what is between islands, and this process is all of one. */

@@ -146,6 +146,12 @@ refuses '--timeline ./folder/latest: --out' train "${run[@]}" --steps 1 --out "$
 refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
 printf '0F0,0B0\n' > lists.csv
 refuses '--trace lists.csv: is the file of --schedule' train "${run[@]}" --steps 1 --schedule lists.csv --trace lists.csv
+cp profile.json second.json
+mine=(--profile profile.json,second.json)
+refuses '--trace second.json: is the file of --profile' train "${run[@]}" "${pairs[@]}" --steps 1 --adapt "${mine[@]}" --trace second.json
+refuses '--save-plan profile.json: is the file of --profile' train "${run[@]}" --steps 1 --plan auto --profile profile.json --save-plan profile.json
+refuses '--out second.json: is the file of --profile' "${best[@]##*/}" "${mine[@]}" --out second.json
+refuses '--out second.json: is the file of --profile' advise --workers 1,2 --burst 1.2 "${mine[@]}" --out second.json
 refuses '--trace one.file: is the file of --log' train "${run[@]}" --steps 1 --log one.file --trace one.file
 does 'both into standard output' train "${run[@]}" --steps 1 --trace "$dev/stdout" --timeline "$dev/stdout"
 refuses '--log data|--data' train --data ./text "${tiny[@]}" --steps 1 --log "$(ln -s text data; echo data)"
