@@ -80,6 +80,16 @@ static inline int is_left_over(const char *name) {
     return is_step_name(name) || is_in_list(name, names) || ends_with(name, ".safetensors");
 }
 
+/* 1: it lies in the directory under a name that is written there, or read as a part of what is. directory NULL or "": there is none. */
+static inline int is_own_file(const char *directory, const char *path) {
+    static const char *const also[] = { "tokenizer.json", "generation_config.json", "hetrain.lock", NULL };
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    char folder[1024];
+    if (directory == NULL || directory[0] == 0 || (!is_left_over(name) && !is_in_list(name, also))) return 0;
+    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + (slash == path) : 1, slash != NULL ? path : ".");
+    return strcmp(folder, directory) == 0 || same_file(folder, directory);
+}
+
 /* 1: the file is this input, or one in its directory. */
 static inline int is_input(const folder_input *in, const struct stat *about) {
     char path[1300];

@@ -2344,13 +2344,20 @@ static int finish(job *j) {
     return 0;
 }
 
-/* 1: lies in --out under a name that the run writes there itself. */
-static int is_own_file(const job *j, const char *path) {
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL, *name = slash != NULL ? slash + 1 : path;
-    char folder[PATH_SIZE];
-    if (path == NULL || j->set.out == NULL || !is_left_over(name)) return 0;
-    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
-    return strcmp(folder, j->set.out) == 0 || same_file(folder, j->set.out);
+/* It is no file of a directory that is read or filled, but for the log of --out. */
+static int check_place(const job *j, const named_path *to) {
+    const settings *s = &j->set;
+    const folder_input read[] = { { "--init", s->init, 0 }, { "--init-adapter", s->init_adapter, 0 } };
+    const named_path filled[] = { { s->out != NULL ? "--out" : "--resume", j->out }, { "--export", s->export_to } };
+    const int is_log = to->path != NULL && strcmp(to->option, "--log") == 0 && ends_with(to->path, "log.jsonl");
+    struct stat about;
+    for (int i = 0; i < 2 && to->path != NULL; i++) {
+        if (stat(to->path, &about) == 0 && is_input(&read[i], &about))
+            return fail(BAD_INPUT, "%s %s: is a file of %s %s", to->option, to->path, read[i].option, read[i].path);
+        if (!is_log && is_own_file(filled[i].path, to->path))
+            return fail(BAD_INPUT, "%s %s: %s %s writes a file of that name", to->option, to->path, filled[i].option, filled[i].path);
+    }
+    return 0;
 }
 
 /* Process 0: what it is to write can be written, and is nothing that it reads, or writes already. */
@@ -2362,10 +2369,9 @@ static int check_targets(const job *j) {
     named_path writes[WRITTEN];
     int status = 0;
     written(s, writes);
-    for (int i = 1; i < WRITTEN && status == 0; i++) {
-        status = target_check(writes[i].option, writes[i].path);
-        if (status == 0 && is_own_file(j, writes[i].path))
-            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", writes[i].option, writes[i].path, s->out);
+    for (int i = 0; i < WRITTEN && status == 0; i++) {
+        if (i > 0) status = target_check(writes[i].option, writes[i].path);
+        if (status == 0) status = check_place(j, &writes[i]);
     }
     if (status == 0) status = targets_spare_list(writes, WRITTEN, "--profile", s->profile);
     return status == 0 ? targets_differ(writes, WRITTEN, reads, 7) : status;

@@ -143,6 +143,17 @@ holds 'nothing is left beside any of them' "$(find . -name '*.tmp')" ''
 refuses '--trace text|--data' train "${run[@]}" --steps 1 --trace text
 refuses '--trace folder/model.safetensors: --out folder writes a file of that name' train "${run[@]}" --steps 1 --out folder --trace folder/model.safetensors
 refuses '--timeline ./folder/latest: --out' train "${run[@]}" --steps 1 --out "$(mkdir -p folder; echo folder)" --timeline ./folder/latest
+for name in hetrain.lock latest loss.svg tokenizer.json step-00000002; do
+    refuses "--log folder/$name: --out folder writes a file of that name" train "${run[@]}" --steps 1 --out folder --log folder/$name
+done
+refuses '--save-plan run/log.jsonl: --resume run writes a file of that name' train --resume run --save-plan run/log.jsonl
+refuses '--trace weights/config.json: --export weights writes a file' train "${run[@]}" --steps 1 --export weights --trace weights/config.json
+for option in log trace save-profile; do
+    refuses "--$option run/loss.svg: is a file of --init run" train "${run[@]}" --init run --steps 1 --$option run/loss.svg
+done
+refuses '--timeline ./adapter/adapter_config.json: is a file of --init-adapter adapter' train "${run[@]}" --steps 1 --init run \
+    --init-adapter adapter --timeline ./adapter/adapter_config.json
+does 'the log of --out may be named' train "${run[@]}" --steps 1 --out named --log named/log.jsonl --trace named/trace.json
 refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
 printf '0F0,0B0\n' > lists.csv
 refuses '--trace lists.csv: is the file of --schedule' train "${run[@]}" --steps 1 --schedule lists.csv --trace lists.csv
