@@ -26,6 +26,9 @@ report $? 'two bytes an element take less than four' "$(wc -c ./*.gguf)"
     "$programs/inspect" there > listed && grep -q 'index of' listed && "$programs/convert" --init "$data" --gguf first.gguf >> out 2>&1 && cmp first.gguf back.gguf
 report $? 'through a directory of shards and back: the same GGUF' "$(cat out)"
 
+for name in model.safetensors config.json; do
+    refuses "--gguf ./both/$name: --out both writes a file of that name" --init "$data" --gguf ./both/$name --out both
+done
 refuses '--gguf or --out: missing' --init "$data"
 refuses '--init: missing' --gguf x.gguf
 refuses '--save-dtype' --init "$data" --gguf x.gguf --save-dtype q4
