@@ -2092,16 +2092,16 @@ static int make_changes(job *j) {
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
 
-/* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
+/* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. A step's
+   sequences at a time, so that the sum does not depend on how they are grouped. */
 static int evaluate(job *j, double *loss) {
     double total = 0, weight = 0, start = seconds_now();
-    int64_t tokens = 0, count, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
+    int64_t tokens = 0, count, most = j->set.evaluate_batches * j->set.sequences;
     het_step_info info;
     het_batch batch;
     het_error error = { HET_OK, "" };
     *loss = (double)NAN;
-    if (j->set.val != NULL && whole < most) most = whole > 0 ? whole : 1;
-    most *= j->set.sequences; /* a step's sequences at a time, so that the sum does not depend on how they are grouped */
+    if (j->set.val != NULL && j->validation.info.windows < most) most = j->validation.info.windows; /* then each of them once */
     for (int64_t i = 0; i * j->feed.sequences < most; i++) {
         const int64_t left = most - i * j->feed.sequences;
         het_result result = j->set.val != NULL ? het_data_batch(j->validation.data, i, 0, 1, 0, &batch, &error)

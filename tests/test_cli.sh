@@ -215,6 +215,20 @@ refuses '--data|cut.llmc|501|2026|2024' train --data cut.llmc "${tiny[@]}"
 refuses '--data|version.llmc|version 9|offset 4' train --data version.llmc "${tiny[@]}"
 refuses '--val|nothere' train --data text --val nothere "${tiny[@]}"
 refuses '--val|empty' train --data text --val empty "${tiny[@]}"
+brief=(--data text --model gpt2:layers=2,width=32,heads=2,context=16 --sequences 6 --micro-batches 2 --granule 3 --steps 1 --quiet --overwrite)
+for windows in 1 14; do # of 16 tokens; a step has 12 of them, in granules of 3
+    head -c $((16 * windows + 1)) text > few
+    first=
+    for layout in cpu:1/dp cpu:1,cpu:1/dp cpu:1,cpu:1/pp cpu:1#96,cpu:1#48/dp; do
+        accepts "--val of $windows windows, $layout" train "${brief[@]}" --val few --devices "${layout%/*}" --plan "${layout#*/}" --out few.out
+        line=$(grep -o '"val_loss".*' few.out/log.jsonl)
+        first=${first:-$line}
+        report "$([ -n "$line" ] && [ "$line" = "$first" ]; echo $?)" 'the same loss' "$first" "$line"
+    done
+    "$programs/evaluate" --init few.out --data few --json > out
+    read -r loss tokens <<< "$(sed 's/.*"val_loss":\(.*\),"val_tokens":\(.*\)}/\1 \2/' <<< "$first")"
+    report "$([ "$tokens" = $((16 * windows)) ] && grep -qF "\"loss\":${loss::10}" out; echo $?)" 'of every window once' "$first" "$(cat out)"
+done
 refuses '--out|text' train --data text --out text "${tiny[@]}"
 
 # ---- several files of data: the mix trains what one file with the same tokens trains ----
