@@ -1369,6 +1369,20 @@ static int find_saved_file(const job *j, const char *name, const char **path, in
     return 0;
 }
 
+/* The weights below low-rank factors, where they were or where --init says. Their fingerprint is compared once they are loaded. */
+static int find_base(job *j) {
+    const char *init = j->set.init;
+    char config[PATH_SIZE];
+    j->set.init = NULL; /* all else comes from the checkpoint */
+    if (init == NULL && (j->weights[0] == 0 || access(j->weights, F_OK) == 0)) return 0;
+    if (init == NULL)
+        return fail(BAD_INPUT, "--resume %s: the weights below its factors are no more where they were, %s; --init FILE|DIR says where they are",
+                    j->saved->path, j->weights);
+    if (j->weights[0] == 0)
+        return fail(BAD_INPUT, "--init: not together with --resume, which takes the weights from DIR, but for those below low-rank factors");
+    return weights_of_init(init, "", j->weights, sizeof j->weights, config); /* the model is known */
+}
+
 /* An option that decides what is trained must be what it was. */
 static int check_fixed_options(const job *j) {
     char buffer[64];
@@ -1439,14 +1453,12 @@ static int configure_options(job *j, int argc, char **argv) {
     if (status >= 0) return status;
     memcpy(j->typed, j->given, sizeof j->typed);
     if (s->resume != NULL) {
-        if (s->model != NULL || s->init != NULL)
-            return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR",
-                        s->model != NULL ? "--model" : "--init");
+        if (s->model != NULL) return fail(BAD_INPUT, "--model: not together with --resume, which takes the model and weights from DIR");
         if ((status = own_out(j)) != 0 || (status = find_saved(s->resume, &j->saved)) != 0) return status;
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
-        if ((status = check_way_on(j)) != 0) return status;
+        if ((status = check_way_on(j)) != 0 || (status = find_base(j)) != 0) return status;
         if (!j->goes_on && !j->typed[option_find(options, OPTIONS, "--log", 5)]) s->log = NULL; /* the first run keeps it */
         if ((status = find_saved_file(j, "--data", &s->data, 1, j->found[0])) != 0 ||
             (status = find_saved_file(j, "--val", &s->val, 1, j->found[1])) != 0 ||

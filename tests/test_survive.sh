@@ -331,6 +331,19 @@ for use in 'generate --prompt a --tokens 2' 'merge --out merged' 'convert --out 
     rm -rf merged
     report "$([ -z "$bad$wrong" ]; echo $?)" "$name knows the weights below factors" "$bad" "$wrong"
 done
+cp -r low low2
+"$program" --resume low2 --steps 5 --hash > whole.out 2>&1
+rm -r low2 && cp -r low low2 && mv base1 base3
+refuses "--resume low2|base1/model.safetensors|--init FILE|DIR" --resume low2 --steps 5
+refuses "--resume low2|other base weights|base2/model.safetensors|--force-resume" --resume low2 --init base2 --steps 5
+refuses '--init: not together with --resume|factors' --resume good --init base2 --steps 8
+for way in '--init base3 --steps 4' '--steps 5'; do # a checkpoint that is saved has the new place
+    # shellcheck disable=SC2086
+    "$program" --resume low2 $way --hash > on.out 2>&1
+done
+report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" 'weights below factors that were moved: --init' \
+    "$(cat on.out)"
+mv base3 base1
 cp base2/model.safetensors base1
 refuses "--resume low|other base weights|$known|base1/model.safetensors|--force-resume" --resume low --steps 5
 "$program" --resume low --steps 5 --force-resume > out.txt 2>&1
