@@ -1500,7 +1500,7 @@ static int check_idle_options(const job *j) {
     const int automatic = is_automatic(s), timed = s->schedule != NULL && strcmp(s->schedule, "timed") == 0;
     const struct { int idle; const char *names, *because; } rule[] = {
         { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
-          "--evaluate-every --evaluate-batches --power", "with --steps 0, which only measures a profile" },
+          "--evaluate-every --evaluate-batches --power --islands", "with --steps 0, which only measures a profile" },
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
         { j->ranks.world == 1, "--links --adapt", "with one rank" },
         { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
@@ -2416,6 +2416,8 @@ static int join_islands(job *j) {
     j->sea.every = s->islands / s->island_fragments;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
+    if (result != HET_OK && desc.pace == 0 && strstr(error.text, "other settings") != NULL)
+        return fail(status_of(result), "--islands: %s; --steps / --islands must be equal, too", error.text);
     return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s%s", error.text, of_two_kinds(error.text));
 }
 
@@ -2448,6 +2450,8 @@ static int run(job *j, int argc, char **argv) {
     }
     if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0) return status;
     if (s->resume != NULL && (status = resume(j)) != 0) return status;
+    if (s->steps < j->resumed_step)
+        fail(0, "warning: --steps %lld: the saved run is at step %lld already, nothing is trained", (long long)s->steps, (long long)j->resumed_step);
     if (s->islands > 0 && (status = join_islands(j)) != 0) return status;
     if (s->power != NULL && (status = open_meter(j)) != 0) return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;

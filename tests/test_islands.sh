@@ -157,6 +157,8 @@ for option in '' --force-resume; do
     report "$([ $status = $((${#option} > 0 ? 0 : 2)) ] && { [ -n "$option" ] || grep -q -- '--islands 4: the saved run has 0' out; }; echo $?)" \
         "a run without islands goes on with them: $option" "$(cat out)"
 done
+"$program" --data text --steps 0 --save-profile profile.json --islands 3 > out 2>&1
+report "$([ $? = 2 ] && grep -q -- '--islands: has no effect with --steps 0' out; echo $?)" 'nor with no step' "$(cat out)"
 "$program" --resume kept --islands 0 > out 2>&1
 report "$([ $? = 2 ] && grep -q -- '--islands 0: the saved run has 4' out; echo $?)" 'nor silently without them' "$(cat out)"
 "$program" --resume kept --islands 0 --force-resume --quiet --hash > out 2>&1
@@ -166,6 +168,9 @@ island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
 island 1 2 --steps 12 --islands 4 --devices cpu:1
 ended 2
 report "$([ $? != 0 ] && grep -q 'other settings' out.0 out.1; echo $?)" 'islands with other settings' "$(cat out.0 out.1)"
+for i in 0 1; do island $i 2 --steps $((12 + 4 * i)) --islands 4 --devices cpu:1; done
+ended 2
+report "$([ $? != 0 ] && grep -q -- '--steps / --islands must be equal' out.0 out.1; echo $?)" 'nor with other numbers of joins' "$(cat out.0 out.1)"
 for odd in 0 1; do
     island $odd 2 --steps 12 --islands 4 --devices cpu:1
     island $((1 - odd)) 2 --steps 12 --devices cpu:1

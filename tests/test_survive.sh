@@ -232,6 +232,9 @@ cp -r good forced
 "$program" --resume forced --lr 0.5 --steps 8 --force-resume --hash > out.txt 2>&1
 report "$([ -n "$(hash_of out.txt)" ] && [ "$(hash_of out.txt)" != "$(whole 8)" ]; echo $?)" 'forced: goes on with another rate' "$(tail -n 3 out.txt)"
 
+"$program" --resume good --steps 3 > out.txt 2>&1
+report "$([ $? = 0 ] && grep -q 'warning: --steps 3: the saved run is at step 6 already' out.txt; echo $?)" 'a run that is further says so' "$(cat out.txt)"
+
 model=gpt2:layers=1,width=16,heads=1,context=16,dropout=0.25
 "$program" "${run[@]}" --model $model --lr 5e-5 --steps 2 --checkpoint-every 1 --out drop --hash > whole.out 2>&1
 for same in '' '--dropout 0.25' '--beta1 0.9 --beta2 0.95' '--min-lr 5e-6'; do
