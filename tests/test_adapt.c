@@ -4,7 +4,7 @@
 
 #include "hetrain_search.h"
 
-enum { UNITS = 6, RANKS = 4, GROUPS = 3 };
+enum { UNITS = 6, RANKS = 4, MOST = 16, GROUPS = 3 };
 
 /* ---- a chain on four devices, in two pairs ---- */
 
@@ -17,7 +17,7 @@ typedef struct world {
     het_device_profile device[1];
     het_unit_time time[1];
     het_cluster cluster, truth;
-    het_cluster_device place[RANKS], true_place[RANKS];
+    het_cluster_device place[MOST], true_place[MOST];
     het_group group[GROUPS], true_group[GROUPS];
     het_search_desc search, real;
     support_memory memory;
@@ -133,8 +133,8 @@ static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules, con
     return adapt;
 }
 
-/* One step as it truly is; later: seconds that the clock of ranks 2 and 3 is ahead. */
-static het_advice *one_step(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, double ahead)
+/* One step as it truly is; ahead: seconds that the clock of ranks 2 and 3 is; without: a rank that nothing is told of, -1: none. */
+static het_advice *one_step_without(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, double ahead, int without)
 {
     het_simulation *simulation = predict(&w->real, plan, granules);
     het_record *record = (het_record *)support_alloc((size_t)simulation->timeline.records + 1, sizeof *record);
@@ -142,18 +142,24 @@ static het_advice *one_step(world *w, het_adapt *adapt, const het_plan *plan, in
     het_advice *advice = NULL;
     het_error error;
     int64_t i;
-    memcpy(record, timeline.record, (size_t)timeline.records * sizeof *record);
-    for (i = 0; i < timeline.records; i++)
-        if (record[i].rank >= 2) {
-            record[i].start += ahead;
-            record[i].end += ahead;
-        }
+    timeline.records = 0;
     timeline.record = record;
+    for (i = 0; i < simulation->timeline.records; i++) {
+        het_record *to = &record[timeline.records];
+        *to = simulation->timeline.record[i];
+        if (to->rank >= 2) to->start += ahead, to->end += ahead;
+        timeline.records += to->rank != without;
+    }
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_adapt_advise(adapt, &advice, &error), HET_OK, error.text, "");
     free(record);
     het_simulation_free(simulation);
     return advice;
+}
+
+static het_advice *one_step(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, double ahead)
+{
+    return one_step_without(w, adapt, plan, granules, ahead, -1);
 }
 
 /* Steps until there is advice, at most `most`; *steps: how many it took. */
@@ -308,6 +314,31 @@ static void what_helps_nobody_changes_nothing(void **state)
     end(&w);
 }
 
+/* A rank that was told of once is not believed by that, where another's change is. */
+static void one_step_is_not_believed(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    int i;
+    (void)state;
+    start(&w, 2);
+    plan = plan_of(&w, "dp", "1f1b");
+    adapt = adapt_to(&w, plan, 1, NULL);
+    w.true_place[0].speed = 0.5;
+    w.true_place[1].speed = 0.1;
+    for (i = 0; i < 3; i++) assert_null(one_step_without(&w, adapt, plan, 1, 0, 1));
+    advice = one_step(&w, adapt, plan, 1, 0);
+    assert_non_null(advice);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[0].speed - 0.5) < 1e-9);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[1].speed - 1) < 1e-9);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* ---- clocks that ranks report ---- */
 
 /* A rank of a pipeline that says that its clock is half of what it was has another stage behind two steps, not four; what its times say later is not
@@ -447,6 +478,35 @@ static void a_narrow_link_is_seen(void **state)
     end(&w);
 }
 
+/* What a link added to large messages says nothing of the small ones of the next plan. */
+static void another_plan_has_other_messages(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    het_error error;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    w.group[1].latency = 1e-5;
+    w.group[1].bandwidth = 1e4;
+    memcpy(w.true_group, w.group, sizeof w.group);
+    w.true_group[1].bandwidth = 2e3;
+    plan = plan_of(&w, "pp", "1f1b");
+    adapt = adapt_to(&w, plan, 8, NULL);
+    advice = steps_until(&w, adapt, plan, 8, 12, &steps);
+    assert_non_null(advice);
+    assert_true(fabs(het_adapt_cluster(adapt)->group[1].bandwidth - 2e3) < 1);
+    het_advice_free(advice);
+    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
+    assert_null(steps_until(&w, adapt, plan, 1, 8, &steps));
+    assert_true(fabs(het_adapt_cluster(adapt)->group[1].bandwidth - 2e3) < 1);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* Data parallelism has no message but those of reductions: they tell too, of one link and of the outer one of a tree, of small
    blocks and of large ones, which go in two windows and so wait twice. */
 static void a_slow_link_is_seen_by_reductions(void **state)
@@ -523,8 +583,8 @@ static void a_narrow_link_is_seen_by_reductions(void **state)
     }
 }
 
-/* The advice of an adaptation that may only change shares, after device 1 has become three times slower. */
-static het_advice *advice_on_shares(world *w, const het_plan *plan, het_adapt **adapt)
+/* The advice of an adaptation that may only change shares, once it sees how fast devices truly are. */
+static het_advice *advice_on_true_shares(world *w, const het_plan *plan, het_adapt **adapt)
 {
     het_adapt_desc desc;
     het_advice *advice;
@@ -536,10 +596,16 @@ static het_advice *advice_on_shares(world *w, const het_plan *plan, het_adapt **
     desc.only_shares = HET_YES;
     EXPECT_OK(het_adapt_create(&desc, adapt, &error));
     EXPECT_OK(het_adapt_start(*adapt, plan, 1, &error));
-    w->true_place[1].speed = 1 / 3.0;
     advice = steps_until(w, *adapt, plan, 1, 12, &steps);
     assert_non_null(advice);
     return advice;
+}
+
+/* After device 1 has become three times slower. */
+static het_advice *advice_on_shares(world *w, const het_plan *plan, het_adapt **adapt)
+{
+    w->true_place[1].speed = 1 / 3.0;
+    return advice_on_true_shares(w, plan, adapt);
 }
 
 /* Told to change shares only it does, where another plan would be better. */
@@ -587,6 +653,140 @@ static void a_rank_that_takes_less_gets_none(void **state)
         EXPECT_ERROR(het_plan_predict(&w.search, plan, 1, HET_NO, &simulation, &error), HET_ERR_LIMIT, error.text, "4 tokens|rank 2 there is 3");
         assert_null(simulation);
     }
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* The shortest step of a plan for four ranks, of all shares of so many micro-batches. */
+static double best_of_shares(const world *w, const het_plan *plan, int count)
+{
+    double best = 1e9, share[4];
+    het_plan tried = *plan;
+    int i, j, k;
+    tried.share = share;
+    for (i = 0; i <= count; i++)
+        for (j = 0; i + j <= count; j++)
+            for (k = 0; i + j + k <= count; k++) {
+                double seconds;
+                share[0] = i, share[1] = j, share[2] = k, share[3] = count - i - j - k;
+                seconds = seconds_of(&w->real, &tried, 1);
+                if (seconds < best) best = seconds;
+            }
+    return best;
+}
+
+/* Two ranks that are slower alike: no move of one micro-batch makes the step shorter by itself. And drawn speeds. */
+static void shares_are_the_best(void **state)
+{
+    uint64_t seed = 11;
+    int run, i;
+    (void)state;
+    for (run = 0; run < 8; run++) {
+        world w;
+        het_plan *plan;
+        het_adapt *adapt = NULL;
+        het_advice *advice;
+        double best, got;
+        start(&w, RANKS);
+        for (i = 0; i < RANKS; i++) w.true_place[i].speed = run == 0 ? i % 2 == 0 ? 0.5 : 1 : 0.25 + 0.25 * (double)support_below(&seed, 4);
+        w.true_place[0].speed = 0.5;
+        w.search.granules = w.real.granules = 12;
+        plan = plan_of(&w, "dp", "1f1b");
+        advice = advice_on_true_shares(&w, plan, &adapt);
+        best = best_of_shares(&w, plan, 12);
+        got = advice->plan != NULL ? seconds_of(&w.real, advice->plan, 1) : advice->before;
+        if (!(got <= best * 1.05)) fail_msg("run %d: %g s, the best shares take %g", run, got, best);
+        if (run == 0) assert_true(got <= best);
+        het_advice_free(advice);
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+}
+
+static double ticks(void *user)
+{
+    return *(double *)user += 1;
+}
+
+/* Of 16 ranks one is half as fast: each of the others that has fewer than another may take one, and what is simulated is in proportion to ranks, not
+   to their pairs. Where the time is over nothing is tried. */
+static void shares_of_many_ranks(void **state)
+{
+    int timed, i;
+    (void)state;
+    for (timed = 0; timed < 2; timed++) {
+        world w;
+        het_plan *plan;
+        het_adapt *adapt = NULL;
+        het_advice *advice;
+        double now = 0, before;
+        start(&w, MOST);
+        for (i = 0; i < MOST; i++) w.place[i].group = w.true_place[i].group = 0;
+        w.true_place[0].speed = 0.5;
+        w.search.granules = w.real.granules = 8 * MOST;
+        w.search.clock = ticks, w.search.user = &now;
+        w.search.seconds = timed ? 1 : 1e6;
+        plan = plan_of(&w, "dp", "1f1b");
+        before = seconds_of(&w.real, plan, 1);
+        advice = advice_on_true_shares(&w, plan, &adapt);
+        if (timed) assert_null(advice->plan);
+        else {
+            assert_true(now > 1 && now < 6 * MOST);
+            assert_non_null(advice->plan);
+            assert_true(advice->after < before * 9 / 16 + 0.1); /* 9 granules, or 4 on the slow one, for 16 of a fast one */
+            assert_true(advice->plan->share[0] >= 4 && advice->plan->share[0] <= 4);
+            for (i = 1; i < MOST; i++) assert_true(advice->plan->share[i] <= 9);
+        }
+        het_advice_free(advice);
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+}
+
+/* Shares of which a schedule of several updates cannot be made are passed over. */
+static void shares_that_no_schedule_takes(void **state)
+{
+    static const char text[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 3]}, {\"rank\": 1, \"units\": [3, 6]}]}, "
+                               "{\"stages\": [{\"rank\": 2, \"units\": [0, 3]}, {\"rank\": 3, \"units\": [3, 6]}]}], "
+                               "\"updates\": 8, \"staleness\": 1}";
+    world w;
+    het_plan *plan;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    (void)state;
+    start(&w, RANKS);
+    w.true_place[0].speed = w.true_place[1].speed = 0.3;
+    plan = plan_of(&w, text, "1f1b");
+    advice = advice_on_true_shares(&w, plan, &adapt);
+    assert_true(advice->after <= advice->before);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* Where no plan is found, as nothing fits into the memory that devices are said to have, new shares of the plan in use are taken. */
+static void shares_where_no_plan_is_found(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    w.place[0].memory = w.place[1].memory = 1000;
+    plan = plan_of(&w, "dp", "1f1b");
+    adapt = adapt_to(&w, plan, 1, NULL);
+    w.true_place[1].speed = 1 / 3.0;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(advice->only_shares, 1);
+    assert_true(advice->plan->share[0] >= 12 && advice->plan->share[0] <= 12);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
     het_plan_free(plan);
     end(&w);
 }
@@ -755,13 +955,15 @@ int main(void)
         cmocka_unit_test(a_slow_rank_gets_a_smaller_share),
         cmocka_unit_test(a_slow_stage_gets_fewer_units),
         cmocka_unit_test(what_helps_nobody_changes_nothing),
+        cmocka_unit_test(one_step_is_not_believed),
         cmocka_unit_test(a_lower_clock_is_believed_at_once),
         cmocka_unit_test(times_overrule_a_clock),
         cmocka_unit_test(a_slow_link_is_seen),
-        cmocka_unit_test(a_narrow_link_is_seen),
+        cmocka_unit_test(a_narrow_link_is_seen), cmocka_unit_test(another_plan_has_other_messages),
         cmocka_unit_test(a_slow_link_is_seen_by_reductions),
         cmocka_unit_test(a_narrow_link_is_seen_by_reductions),
-        cmocka_unit_test(only_shares_change),
+        cmocka_unit_test(only_shares_change), cmocka_unit_test(shares_are_the_best), cmocka_unit_test(shares_of_many_ranks),
+        cmocka_unit_test(shares_that_no_schedule_takes), cmocka_unit_test(shares_where_no_plan_is_found),
         cmocka_unit_test(a_rank_that_takes_less_gets_none), cmocka_unit_test(keepers_stay),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_allocation_may_fail),

@@ -620,8 +620,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_start(het_adapt *adapt, cons
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline,
                                                             het_error *error);
 /* To be called after each step observed. *advice: NULL while nothing changed. The same observations
-   give the same advice, but where search->seconds ends the search: of several processes one should
-   ask and tell the others (het_broadcast). Threads: any, one call at a time. */
+   give the same advice, but where search->seconds ends it: of several processes one should ask and
+   tell the others (het_broadcast). Threads: any, one call at a time. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
 HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
 /* Devices and links as believed; an idle device is believed to be what it was. Threads: any. */
@@ -8133,7 +8133,8 @@ struct het_adapt {
     heti_s_sums *sums;                /* [groups] */
     het_group *slow;                  /* [groups] those that are tried */
     double *share;                    /* [pipelines] that are tried */
-    heti_t_arena ways;                /* of the six arrays above */
+    double *end;                      /* [3 pipelines] when they have computed; with one more; as is tried */
+    heti_t_arena ways;                /* of the seven arrays above */
 };
 
 static void heti_s_adapt_stop(het_adapt *a) {
@@ -8224,6 +8225,7 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
     a->sums = HETI_S_ROOM(heti_s_sums, a->nominal.groups);
     a->slow = HETI_S_ROOM(het_group, a->nominal.groups);
     a->share = HETI_S_ROOM(double, a->plan->pipelines);
+    a->end = HETI_S_ROOM(double, 3 * a->plan->pipelines);
 }
 
 /* The least seconds of every block's REDUCE, and their sum for each group. Nothing moves by that of
@@ -8511,7 +8513,7 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
         heti_s_watched *w = &a->rank[i];
         const int tell = w->lasting > 0 && named++ < 3;
         if (tell && named > 1) heti_t_put(out, ", ");
-        if (i < ranks && w->steps > 0) {
+        if (i < ranks && 2 * w->steps > a->d.window) {
             double *speed = &a->believed.device[i].speed;
             const double before = *speed;
             *speed = heti_s_rank_speed(a, i);
@@ -8528,54 +8530,78 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
     if (named > 3) heti_t_format(out, " and %d more", named - 3);
 }
 
-/* Simulated seconds of the plan in use with other numbers of micro-batches; HETI_S_NONE: a rank
-   would get some that it does not take. */
-static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
+/* Simulated seconds of the plan in use or with other numbers of micro-batches, and when pipelines
+   have computed; HETI_S_NONE: a rank does not take them, or no list is made of other numbers. */
+static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, double *end,
+                                       het_error *error) {
     het_simulation *simulation = NULL;
-    const het_result result = het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error);
+    const het_result result = het_plan_predict(&a->search, plan, a->predict.granules, HET_YES, &simulation, error);
+    HETI_T_CLEAR(end, plan->pipelines);
+    for (int64_t i = 0; result == HET_OK && i < simulation->timeline.records; i++) {
+        const het_record *r = &simulation->timeline.record[i];
+        if (r->action.kind <= HET_ACTION_W) heti_s_most(&end[r->action.pipeline], r->end);
+    }
     *seconds = result == HET_OK ? heti_s_makespan(simulation) : HETI_S_NONE;
-    return result == HET_ERR_LIMIT ? HET_OK : result;
+    return result == HET_ERR_LIMIT || (result == HET_ERR_INVALID && plan != a->plan) ? HET_OK : result;
 }
 
-/* Moves micro-batches between pipelines, each time the one that helps most, while one helps; the
-   best found is in a->share. */
-static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_error *error) {
-    double *share = a->share;
-    het_plan plan = *a->plan;
-    plan.share = share;
-    for (int64_t p = 0; p < plan.pipelines; p++) share[p] = heti_s_real(a->predict.count[p]);
-    HETI_T_TRY(heti_s_adapt_seconds(a, &plan, seconds, error));
-    for (;;) {
-        double best = *seconds, tried;
-        int64_t best_p = -1, best_q = -1;
-        for (int64_t p = 0; p < plan.pipelines; p++)
-            for (int64_t q = 0; q < plan.pipelines; q++) {
-                if (p == q || share[p] < 1) continue;
-                share[p] -= 1, share[q] += 1;
-                HETI_T_TRY(heti_s_adapt_seconds(a, &plan, &tried, error));
-                share[p] += 1, share[q] -= 1;
-                if (tried < best) best = tried, best_p = p, best_q = q;
-            }
-        if (best_p < 0) return HET_OK;
-        share[best_p] -= 1, share[best_q] += 1;
-        *seconds = best;
+/* How many of n pipelines end last, and the first of them. */
+static int64_t heti_s_adapt_last(const double *end, int64_t n, int64_t *last) {
+    int64_t count = *last = 0;
+    for (int64_t p = 0; p < n; p++) {
+        if (end[p] > end[*last]) count = 0, *last = p;
+        count += end[p] >= end[*last];
     }
+    return count;
+}
+
+/* Moves micro-batches of the pipeline that ends last to the first of the others, in the order in
+   which they would end with one more, that makes the step shorter, or as long with fewer that end
+   last. Where none does one of the next three gives: reductions may wait for it. */
+static het_result heti_s_adapt_shares(const het_adapt *a, const het_plan *plan, double until, double *seconds,
+                                      het_error *error) {
+    const int64_t n = plan->pipelines;
+    double *share = plan->share, *end = a->end, *more = end + n, *then = more + n, tried;
+    int64_t from, to, p, last = heti_s_adapt_last(end, n, &from);
+    for (int64_t k = 0; k < 4 * n && (until >= HETI_S_NONE || a->search.clock(a->search.user) < until); k++) {
+        if (k % n == 0) { /* another gives */
+            (void)heti_s_adapt_last(end, n, &from);
+            for (p = 0; p < n; p++) more[p] = end[p] * (share[p] > 0 ? 1 + 1 / share[p] : 0);
+            end[from] = -1;
+        }
+        for (p = 0, to = from; p < n; p++)
+            if (p != from && more[p] >= 0 && (to == from || more[p] < more[to])) to = p;
+        if (to == from || share[from] < 1) continue;
+        share[from] -= 1, share[to] += 1, more[to] = -1;
+        HETI_T_TRY(heti_s_adapt_seconds(a, plan, &tried, then, error));
+        if (tried < *seconds || (tried <= *seconds && heti_s_adapt_last(then, n, &p) < last)) {
+            *seconds = tried, k = -1;
+            last = heti_s_adapt_last(then, n, &p);
+            HETI_T_COPY(end, then, n);
+        } else share[from] += 1, share[to] -= 1;
+    }
+    return HET_OK;
 }
 
 /* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where
    neither gains enough. */
 static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, het_error *error) {
+    het_search_desc d = a->search;
     het_search *search = NULL;
     const het_found *found = NULL;
     het_plan plan = *a->plan;
     het_result result = HET_OK;
-    double by_shares = 0;
-    HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, error));
-    advice->after = advice->before;
-    HETI_T_TRY(heti_s_adapt_shares(a, &by_shares, error));
-    if (a->d.only_shares != HET_YES) HETI_T_TRY(het_plan_search(&a->search, &search, error));
-    if (search != NULL && search->found_count > 0) found = &search->found[0];
+    const int timed = d.clock != NULL && d.seconds > 0;
+    const double now = timed ? d.clock(d.user) : 0, until = timed ? now + d.seconds / 2 : HETI_S_NONE;
     plan.share = a->share;
+    for (int64_t p = 0; p < plan.pipelines; p++) plan.share[p] = heti_s_real(a->predict.count[p]);
+    HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, a->end, error));
+    double by_shares = advice->after = advice->before;
+    HETI_T_TRY(heti_s_adapt_shares(a, &plan, until, &by_shares, error));
+    if (timed) d.seconds = heti_s_larger(1e-9, now + d.seconds - d.clock(d.user));
+    const het_result searched = a->d.only_shares == HET_YES ? HET_OK : het_plan_search(&d, &search, error);
+    if (searched != HET_OK && searched != HET_ERR_LIMIT) return searched; /* LIMIT: shares may help */
+    if (search != NULL && search->found_count > 0) found = &search->found[0];
     if (by_shares <= (1 - a->d.gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
         advice->only_shares = 1;
         advice->granules = a->predict.granules;
