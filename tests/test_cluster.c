@@ -1,6 +1,8 @@
 /* Cluster files: what they hold against what was written down by hand, every broken file against the byte, key and rule that its error names. */
 #include "support.h"
 
+#include <time.h>
+
 #include "hetrain_search.h"
 
 static const char three_sites[] =
@@ -463,13 +465,33 @@ static void ranks_that_talk_lie_together(void **state)
     het_cluster_free(c);
 }
 
+/* Of a thousand devices no two are alike: what cannot be exchanged takes no longer than what can. */
+static void unlike_devices_stay(void **state)
+{
+    enum { MANY = 1000 };
+    int64_t start[2] = { 0, MANY }, ranks[MANY], device[MANY], i;
+    double weight[1] = { 1 };
+    het_blocks talk = { 1, NULL, NULL };
+    const clock_t before = clock();
+    het_cluster *c = NULL;
+    het_error error;
+    (void)state;
+    EXPECT_OK(het_cluster_flat(MANY, NULL, 0, 0, NULL, &c, &error));
+    for (i = 0; i < MANY; i++) c->device[i].speed = 1 + 1e-3 * (double)i, ranks[i] = i;
+    talk.start = start, talk.unit = ranks;
+    EXPECT_OK(het_cluster_place(c, &talk, weight, 3000, 0, NULL, device, NULL, &error));
+    for (i = 0; i < MANY; i++) assert_int_equal(device[i], i);
+    assert_true((double)(clock() - before) < 2.0 * CLOCKS_PER_SEC); /* 3,000,000 exchanges, not 1,500,000,000 */
+    het_cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(any_order),
         cmocka_unit_test(matrices),
         cmocka_unit_test(not_writable), cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(ranks_that_talk_lie_together),
+        cmocka_unit_test(ranks_that_talk_lie_together), cmocka_unit_test(unlike_devices_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

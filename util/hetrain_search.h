@@ -4616,16 +4616,17 @@ static void heti_s_place_all(heti_s_place *p, int64_t at) {
 /* Any exchange that helps is made until none does, again and again from another beginning. */
 static void heti_s_place_some(heti_s_place *p, int64_t evaluations, uint64_t seed) {
     const int64_t n = p->cluster->ranks;
-    int64_t a, done = 0;
+    int64_t a, done = 0, unlike = 0; /* n exchanges of unlike devices count as an order */
     while (done < evaluations) {
         double now = heti_s_spread(p), tried;
         int helped = 1;
         while (helped && done < evaluations)
             for (a = 0, helped = 0; a < n; a++)
                 for (int64_t b = a + 1; b < n && done < evaluations; b++) {
-                    if (!heti_s_place_swap(p, a, b)) continue;
+                    const int alike = heti_s_place_swap(p, a, b);
+                    done += alike || ++unlike % n == 0;
+                    if (!alike) continue;
                     tried = heti_s_spread(p);
-                    done++;
                     if (tried < now) helped = 1, now = tried;
                     else (void)heti_s_place_swap(p, a, b);
                 }
