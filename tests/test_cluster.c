@@ -207,6 +207,23 @@ static void flat(void **state)
     EXPECT_ERROR(het_cluster_flat(2, NULL, 1e301, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "latency 1e+301"); /* not cut */
 }
 
+/* A device that a program made may have no name, or one that is only a number; a file may say so too. */
+static void without_names(void **state)
+{
+    static const char *const names[][3] = { { "", "", "" }, { "", "b", "" }, { "#0", "#1", "#2" }, { "#0", "", "x" }, { "#1", "#0", "#01" },
+        { "cpu:1#0", "cpu:1#1", "cpu:1" } };
+    het_cluster *c;
+    size_t i, k;
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof *names; i++) {
+        c = cluster_of("{\"name\":\"\",\"members\":[{\"device\":\"cpu:1\",\"name\":\"\",\"count\":3}]}");
+        assert_string_equal(c->device[2].name, "#2");
+        for (k = 0; k < 3; k++) strcpy(c->device[k].name, names[i][k]);
+        (void)round_trip(c);
+        het_cluster_free(c);
+    }
+}
+
 /* Devices and groups in any order, as a program puts them together, are written with the ranks that they are. */
 static void any_order(void **state)
 {
@@ -278,6 +295,13 @@ static void not_writable(void **state)
     c->group[3].parent = 7;
     assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
     c->group[3].parent = 0;
+    c->device[7].speed = 0;
+    assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
+    c->device[7].speed = 1;
+    c->device[9].profile[0] = 0;
+    assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
+    strcpy(c->device[9].profile, "h100");
+    assert_int_equal(het_cluster_write(c, &writer), HET_OK);
     memset(c->group[1].name, 'x', sizeof c->group[1].name); /* without end */
     assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
     assert_int_equal(het_cluster_write(NULL, &writer), HET_ERR_INVALID);
@@ -489,7 +513,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(any_order),
-        cmocka_unit_test(matrices),
+        cmocka_unit_test(without_names), cmocka_unit_test(matrices),
         cmocka_unit_test(not_writable), cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(ranks_that_talk_lie_together), cmocka_unit_test(unlike_devices_stay),
     };

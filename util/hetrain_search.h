@@ -308,7 +308,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_read(const char *text, siz
                                                            het_error *error);
 /* The same as text; equal members that follow each other become one with a count. Where devices or
    groups are not in the order in which a file gives them, without counts and with "ranks".
-   HET_ERR_INVALID: a group is empty or in none before it. Threads: any. */
+   HET_ERR_INVALID: a group is empty or in none before it; no profile, no speed. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_write(const het_cluster *cluster, const het_writer *to);
 /* One group with one link, the ranks of one process. device: [ranks], copied; NULL: "device#0" and
    so on, speed 1. Threads: any. */
@@ -2428,7 +2428,7 @@ static het_result heti_s_read_name(heti_s_reader *r, const heti_s_key *key, void
     char *name = HETI_T_CAST(char *, to);
     size_t length = 0;
     if (!het_json_string(&r->json, name, 48, &length)) return heti_s_bad(r, key->name, "");
-    if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
+    if ((length > 0 || (key->of & HETI_S_OF_GROUP) != 0) && length < 48 && strlen(name) == length) return HET_OK;
     return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%s\" has %z bytes; a name has 1 to 47 and no 0",
                        r->call, at, key->name, length);
 }
@@ -3893,7 +3893,7 @@ static het_result heti_s_read_later(heti_s_reader *r, const heti_s_key *key, voi
 #define HETI_S_MEMBER(key, field, read, most, of) { key, read, offsetof(heti_s_member, field), most, NULL, of }
 static const heti_s_key heti_s_member_keys[] = {
     HETI_S_MEMBER("device", device.profile, heti_s_read_name, 0, HETI_S_OF_DEVICE),
-    HETI_S_MEMBER("name", name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
+    HETI_S_MEMBER("name", name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP), /* seen: 2; "": none */
     HETI_S_MEMBER("count", count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
     HETI_S_MEMBER("speed", device.speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
     HETI_S_MEMBER("memory", device.memory, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
@@ -3941,6 +3941,7 @@ static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_membe
     if (het_json_peek(&r->json) != HET_JSON_OBJECT)
         return heti_s_bad_at(r, start, "members", "a device or a group is an object");
     HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "members", m));
+    if (m->members.text == NULL && (r->seen & 2) == 0) memcpy(m->name, m->device.profile, sizeof m->name);
     return heti_s_cluster_fits(r, start, root, m);
 }
 
@@ -3978,8 +3979,7 @@ static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti
         het_cluster_device *device = &r->cluster->device[rank];
         *device = m->device;
         device->group = group;
-        HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : device->profile, m->count, i,
-                                         device->name));
+        HETI_T_TRY(heti_s_cluster_number(r, at, m->name, m->count, i, device->name));
     }
     r->ranks += m->count;
     return HET_OK;
@@ -4546,6 +4546,8 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
     if (cluster == NULL || to == NULL || to->write == NULL || cluster->ranks < 1 || cluster->groups < 1)
         return HET_ERR_INVALID;
     HETI_T_TRY(heti_s_check_groups(cluster, "het_cluster_write", NULL));
+    for (const het_cluster_device *d = cluster->device; d < cluster->device + cluster->ranks; d++)
+        if (d->profile[0] == 0 || !(d->speed >= 1e-6 && d->speed <= 1e6)) return HET_ERR_INVALID;
     HETI_S_CLEARED(heti_s_cluster_writer, w);
     w.cluster = cluster;
     w.out = heti_t_text_to(to, w.room, sizeof w.room);
