@@ -1598,7 +1598,7 @@ static void refusals(void **state)
     static const char *const unknown[] = { "1f1b", "bidirectional" };
     int i;
     (void)state;
-    for (i = 0; i < 19; i++) {
+    for (i = 0; i < 20; i++) {
         world *w = make(3, 2);
         het_search *search = NULL;
         het_error error;
@@ -1621,6 +1621,7 @@ static void refusals(void **state)
         case 13: w->profile.unit[1] = (int32_t)w->profile.kinds; words = "unit 1 of the profile|is of kind"; break;
         case 14: w->profile.use[0] = -1; words = "use 0 of the profile|unit -1"; break;
         case 15: w->profile.block[0].uses = 100; words = "block 0 of the profile|100 uses"; break;
+        case 18: w->desc.trials = -1; words = "trials is -1"; break;
         case 17: w->profile.block[0].elements = 0; words = "block 0 of the profile|0 elements"; break;
         default: w->desc.granule_pairs = (double)NAN; words = "granule_pairs"; break;
         }

@@ -6781,6 +6781,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
+    if (d->trials < 0 && d->trials != INT64_MIN) /* that is a search within another, which guesses */
+        return HETI_S_BAD(s->error, "het_plan_search: trials is %d", d->trials);
     s->guessing = s->plain = d->trials != 0;
     if (d->trials > 0) d->most_found = d->trials = heti_s_min(d->trials, HETI_S_MOST_FOUND);
     if (d->small == 0) d->small = 1000000000;
@@ -7596,7 +7598,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     het_search_desc desc = s->d;
     if (heti_s_micro_batches(s, f->granules) > s->d.most_micro_batches) return HET_OK;
     desc.shard = heti_s_fused_shard(s, f);
-    desc.trials = s->guessing ? -1 : 0;
+    desc.trials = s->guessing ? INT64_MIN : 0;
     desc.profile = &f->profile;
     desc.cluster = &f->cluster;
     f->memory = 1;
