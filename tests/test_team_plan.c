@@ -1,6 +1,8 @@
 /* Teams in the simulator, the allocator of shares and the planner: against closed forms by hand, an event loop and brute force. */
 #include "support.h"
 
+#include <time.h>
+
 #include "hetrain_search.h"
 
 static int near_to(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)); }
@@ -1667,6 +1669,38 @@ static void mixed_teams_that_take_less(void **state)
     assert_true(few > 12);
 }
 
+/* Granules that come the shortest first take as long to sort as the longest first. */
+static void many_granules(void **state)
+{
+    enum { MANY = 60000 };
+    int64_t *tokens = (int64_t *)support_alloc(MANY, sizeof *tokens), i, micro_batches = 0;
+    world *w = (world *)support_alloc(1, sizeof *w);
+    double seconds[2];
+    uint64_t seed = 3;
+    batch b;
+    int falls;
+    (void)state;
+    flex_world(w, 2, 1 << 20, &seed);
+    batch_make(&b, 2, 100, &seed);
+    b.desc.tokens = tokens, b.desc.pairs = NULL, b.desc.granules = MANY, b.desc.evaluations = 1;
+    for (falls = 0; falls < 2; falls++) {
+        const clock_t before = clock();
+        het_plan *plan = NULL;
+        het_packing *k;
+        for (i = 0; i < MANY; i++) tokens[i] = 1 + (falls ? MANY - i : i) / 100;
+        k = pack_teams(w, &b, &plan);
+        seconds[falls] = (double)(clock() - before) / CLOCKS_PER_SEC;
+        if (falls) assert_int_equal(k->micro_batches, micro_batches);
+        micro_batches = k->micro_batches;
+        het_packing_free(k);
+        het_plan_free(plan);
+    }
+    print_message("%d granules: %.2f s the shortest first, %.2f s the longest first\n", (int)MANY, seconds[0], seconds[1]);
+    assert_true(seconds[0] < 2 * seconds[1] + 0.5);
+    free(tokens);
+    free(w);
+}
+
 /* More devices than all sets of teams are tried of; unlike devices; a batch that fits nowhere; memory that ends. */
 static void mixed_teams_of_many(void **state)
 {
@@ -1750,7 +1784,7 @@ int main(void)
         cmocka_unit_test(the_best_teams_get_a_keeper), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
         cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),
         cmocka_unit_test(mixed_teams_are_the_best_of_few), cmocka_unit_test(mixed_teams_of_many),
-        cmocka_unit_test(mixed_teams_that_take_less),
+        cmocka_unit_test(mixed_teams_that_take_less), cmocka_unit_test(many_granules),
         cmocka_unit_test(teams_where_memory_is_short), cmocka_unit_test(columns_where_rows_cannot_be_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8297,6 +8297,8 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     p->plan = next.plan;
     heti_s_adapt_stop(result == HET_OK ? adapt : &next);
     if (result == HET_OK) *adapt = next;
+    for (int64_t g = 0; g < adapt->nominal.groups && result == HET_OK; g++) /* delays are those of a plan's messages */
+        adapt->link[g].steps = adapt->link[g].lasting = 0;
     return result;
 }
 
@@ -9637,10 +9639,10 @@ typedef struct heti_s_teams {
     heti_s_seek s;
     heti_s_fusion f;
     heti_t_arena arena;
-    heti_s_pack given;                /* its description alone */
+    heti_s_pack given;                /* its description and, without curves, what sorts by tokens */
     int64_t n, most;                  /* granules; the larger of them and ranks */
     int64_t granule;                  /* tokens of the longest that rows are cut between; 0: 512 */
-    heti_s_amount *amount, all;       /* [n] of granules; of all */
+    heti_s_amount *amount;            /* [n] of granules */
     int64_t *row;                     /* [n] granules, the longest first */
     /* one set of teams */
     het_plan *plan, from;             /* from: over composite devices */
@@ -9665,13 +9667,13 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     heti_s_teams *t = HETI_T_CAST(heti_s_teams *, self);
     const int64_t n = t->n, ranks = t->s.ranks;
     t->amount = HETI_S_ROOM(heti_s_amount, n);
-    HETI_S_ROOMS(int64_t, n, &t->row, &t->team, &t->kept, &t->group);
-    t->alone = HETI_S_ROOM(double, n * ranks);
+    HETI_S_ROOMS(int64_t, n, &t->given.sorted, &t->given.spare, &t->team, &t->group);
+    t->given.key = t->alone = HETI_S_ROOM(double, n * ranks);
     t->from.stage = HETI_S_ROOM(het_stage, ranks);
     HETI_S_ROOMS(double, ranks, &t->from.share, &t->from.state_share);
     HETI_S_ROOMS(int64_t, ranks + 1, &t->from.first_stage, &t->count, &t->choice);
     t->of = HETI_S_ROOM(heti_s_team, ranks);
-    t->batch = HETI_S_ROOM(heti_s_amount, t->most);
+    t->given.before = t->batch = HETI_S_ROOM(heti_s_amount, t->most + 1);
     heti_s_sizes_cut(&t->sizes, arena, t->most);
 }
 
@@ -9682,7 +9684,7 @@ static het_result heti_s_teams_plan(heti_s_teams *t) {
     het_plan *from = &t->from;
     for (int64_t p = 0; p < f->teams; p++) {
         const heti_s_spot spot = { 0, 0, 0, 0, 0, s->units };
-        const heti_s_amount *a = t->choice[p] == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
+        const heti_s_amount *a = t->choice[p] == HETI_S_TEAM_WAYS ? &t->given.all : &t->amount[t->row[0]];
         s->granule = *a;
         s->granule.tokens = heti_s_larger(1, a->tokens);
         s->granule.sequences = t->choice[p] > HETI_S_TEAM_WAYS ? heti_s_real(s->pieces) :
@@ -9727,7 +9729,7 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     het_schedule_free(lists);
     for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
         /* low fits, high does not, or is one more than there are */
-        int64_t low = 0, high = 1 + HETI_T_CAST(int64_t, t->all.tokens);
+        int64_t low = 0, high = 1 + HETI_T_CAST(int64_t, t->given.all.tokens);
         int fits = 0;
         double limit = heti_s_real(t->given.d.max_tokens);
         for (int64_t i = t->f.first[p]; i < t->f.first[p + 1]; i++)
@@ -10071,19 +10073,15 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     static const char *const heti_s_one_order[] = { "1f1b" };
     heti_s_seek *s = &t->s;
     het_search_desc d = *search;
-    int64_t j;
     if (t->given.d.evaluations < 1) t->given.d.evaluations = HETI_S_TEAM_TRIES;
     t->n = t->given.d.granules;
     t->granule = search->granule_tokens;
     t->most = heti_s_max(t->n, d.cluster->ranks);
     s->ranks = d.cluster->ranks;
     HETI_T_TRY(heti_t_arrays(&t->arena, 0, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
-    for (int64_t i = 0; i < t->n; i++) {
-        t->amount[i] = heti_s_pack_amount(&t->given, i);
-        heti_s_add(&t->all, &t->amount[i], 1);
-        for (j = i; j > 0 && t->amount[t->row[j - 1]].tokens < t->amount[i].tokens; j--) t->row[j] = t->row[j - 1];
-        t->row[j] = i;
-    }
+    for (int64_t i = 0; i < t->n; i++) t->amount[i] = heti_s_pack_amount(&t->given, i);
+    heti_s_pack_sort(&t->given);
+    t->row = t->given.sorted, t->kept = t->given.spare;
     d.schedules = heti_s_one_order;
     d.schedule_count = 1;
     d.granules = t->n;
