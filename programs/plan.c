@@ -1086,6 +1086,22 @@ static int write_plan(const settings *s, const het_plan *plan) {
     return target_end(&t, het_plan_write(plan, &writer), NULL);
 }
 
+/* The best of a search by the line at another size, which is too low: what it takes by that at its own. */
+static int search_by_its_size(const settings *s, problem *p, het_search_desc *desc, het_profile **profile, het_search *search, het_error *error) {
+    het_found *best = &search->found[0];
+    het_simulation *exact = NULL;
+    const int status = hardware_profile(s, p, best->granules * desc->granule_sequences, s->tokens, profile);
+    error->code = HET_OK;
+    if (status != 0) return status;
+    desc->profile = *profile;
+    if (het_plan_predict(desc, best->plan, best->granules, HET_YES, &exact, error) != HET_OK) return FAILED;
+    best->work += exact->makespan - best->seconds, best->seconds = exact->makespan;
+    if (search->bound > 0) search->distance = best->seconds / search->bound - 1;
+    het_simulation_free(search->simulation);
+    search->simulation = exact;
+    return 0;
+}
+
 /* Looks for the plan. With published figures a call takes what its operations or its bytes do, whichever is more: a profile has the straight line
    through that at one size of micro-batch, exact there and too low elsewhere. So what is best by the line at its own size is best; where another
    size is found, the line at that one is tried, between those that were found too small and too large, and at last one size alone. */
@@ -1093,13 +1109,21 @@ static int search_by_size(const settings *s, problem *p, het_search_desc *desc, 
     const double end = seconds_now() + s->seconds;
     int64_t size = s->sequences / desc->granule_sequences, low = 0, high = desc->granules + 1;
     char bound_by[sizeof (*search)->bound_by];
+    het_search *before = NULL; /* of the turn before */
     double bound = 0; /* a line is nowhere too high, so of all sizes that of each is one */
     for (int turn = 0; ; turn++) {
         const int last = p->hardware == NULL || turn == 3;
         const double left = turn == 0 ? s->seconds : fmax(end - seconds_now(), 0.005);
         int status;
         desc->profile = *profile, desc->seconds = last ? left : left / 2;
-        if (het_plan_search(desc, search, error) != HET_OK) return error->code == HET_ERR_OOM ? FAILED : BAD_INPUT;
+        if (het_plan_search(desc, search, error) == HET_ERR_LIMIT && before != NULL) { /* the time was over */
+            status = search_by_its_size(s, p, desc, profile, before, error);
+            if (status == 0) *search = before;
+            else het_search_free(before);
+            return status;
+        }
+        het_search_free(before), before = NULL;
+        if (*search == NULL) return error->code == HET_ERR_OOM ? FAILED : BAD_INPUT;
         const int64_t found = (*search)->found[0].granules;
         if (turn < 3 && (*search)->bound > bound) bound = (*search)->bound, memcpy(bound_by, (*search)->bound_by, sizeof bound_by);
         if (turn > 0 && bound > 0) {
@@ -1113,9 +1137,10 @@ static int search_by_size(const settings *s, problem *p, het_search_desc *desc, 
             desc->most_micro_batches = (desc->granules + size - 1) / size;
             desc->most_granules = size = (desc->granules + desc->most_micro_batches - 1) / desc->most_micro_batches;
         }
-        het_search_free(*search);
-        *search = NULL;
-        if ((status = hardware_profile(s, p, size * desc->granule_sequences, s->tokens, profile)) != 0) return status;
+        before = *search, *search = NULL;
+        status = hardware_profile(s, p, size * desc->granule_sequences, s->tokens, profile);
+        if (status != 0) het_search_free(before);
+        if (status != 0) return status;
     }
 }
 

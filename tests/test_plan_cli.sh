@@ -401,6 +401,15 @@ mfu=$(sed -n 's/.*"mfu":\([0-9.e+-]*\),.*/\1/p' one.out)
 report "$(awk "BEGIN { a = $operations / $(seconds_of one.out) / 1e13 / $mfu; exit !(a > 0.999999 && a < 1.000001) }" < /dev/null; echo $?)" \
     "the share of a device's operations is that of the formula" "$(cat one.out)"
 report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is found for devices that nobody measured' "$(cat err one,two.best)"
+# What was found stays where the time is over before the line at its size is tried: a simulation of 1,000 devices takes longer than what is left.
+echo '{"link":{"latency":"20ms","bandwidth":"1G"},"members":[{"count":125,"process":true,"link":{"latency":"5us","bandwidth":"200G"},"members":[
+    {"device":"one","count":6},{"device":"two","count":2,"speed":0.3}]}]}' > thousand.json
+thousand=(--hardware hardware.json --cluster thousand.json --model gpt2:124m)
+"$plan" "${thousand[@]}" --micro-batches 64 --sequences 4 --length 512 --seconds 1 --json --out found.json > found 2> err
+report $? 'a plan for 1,000 devices is found in about a second' "$(cat err)"
+"$plan" "${thousand[@]}" --plan found.json --json > again 2>> err
+report "$(awk "BEGIN { a = $(seconds_of again) / $(sed -n 's/^{"seconds":\([^,]*\),.*/\1/p' found); exit !(a > 0.9999999 && a < 1.0000001) }" < /dev/null
+    echo $?)" 'and takes as long' "$(cut -c1-200 err found again)"
 # A plan takes as long as the search said, on its own step, which is of other lengths and larger micro-batches than the options, and by options.
 for shape in '16 1' '4 8'; do
     read -r batches sequences <<< "$shape"
