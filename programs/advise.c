@@ -79,8 +79,8 @@ static int advise_cut(const settings *s) {
         double cut = 0;
         for (k = 0; k < count; k++)
             if (fabs(devices[k] * parts - devices[i]) < 1e-9) cut = gain * devices[k] * efficiency[k] * epochs[0] / epochs[k];
-        if (cut <= data) from = -1;
-        else if (from < 0) from = i;
+        if (cut > 0 && cut <= data) from = -1;
+        else if (cut > 0 && from < 0) from = i;
         if (!s->json) printf(cut > 0 ? "%7g  %13.4f  %13.4f\n" : "%7g  %13.4f              -\n", devices[i], data, cut);
     }
     if (s->json) printf("{\"cut\":%g,\"from_devices\":%g}\n", parts, from < 0 ? 0.0 : devices[from]);
@@ -185,7 +185,7 @@ static int simulate(const advice *a, int64_t workers, double *seconds, double *b
     return status;
 }
 
-/* Sequences of the largest micro-batch that a device with `limit` bytes can train, with the whole model: bytes grow with every one. */
+/* Sequences of the largest micro-batch that a device takes and, with `limit` bytes, can train, with the whole model: bytes grow with every one. */
 static int largest_batch(const advice *a, double limit, int64_t *most) {
     het_plan_desc desc;
     het_plan *plan = NULL;
@@ -195,6 +195,9 @@ static int largest_batch(const advice *a, double limit, int64_t *most) {
     int64_t low = 0, high = 1 << 24;
     memset(&desc, 0, sizeof desc);
     desc.units = a->profile->units, desc.ranks = 1;
+    for (int64_t d = 0; d < a->profile->devices; d++)
+        if (strcmp(a->profile->device[d].name, a->device[0].profile) == 0 && a->profile->device[d].max_tokens > 0)
+            high = (int64_t)fmin((double)high, a->profile->device[d].max_tokens / (double)a->set->length);
     result = het_plan_read(&desc, "dp", 2, &plan, &error);
     while (result == HET_OK && low < high) {
         const int64_t tried = low + (high - low + 1) / 2;

@@ -363,6 +363,9 @@ refuses '--cut: M=S is needed' advise --scaling 1=1:4
 refuses '--scaling|2=: numbers of devices begin with 1 and ascend' advise --scaling 2=0.9:4,1=1:4 --cut 2=1.4
 refuses '--workers: has no effect with --scaling' advise --scaling 1=1:4 --cut 2=1.4 --workers 2
 accepts 'measured efficiencies have many digits' advise --scaling 1=1:4,2=0.83333333333333:4.25000000001 --cut 2=1.4
+# on 2 devices two halves are faster than two copies; of 3 nothing is known
+advise=$("$programs/advise" --scaling 1=1:4,2=0.6:4,3=0.5:4 --cut 2=1.4 --json 2>&1)
+report "$([ "$advise" = '{"cut":2,"from_devices":2}' ]; echo $?)" 'what is not known says nothing against the cut' "$advise"
 accepts 'a profile to advise from' train --data text --steps 0 --save-profile advice.json --devices cpu:1 --quiet "${tiny[@]}"
 refuses '--cut: has no effect without --scaling' advise --profile advice.json --cut 2=1.4
 refuses '--workers 1,2,zero: zero: expected numbers from 1 to 64' advise --profile advice.json --json --workers 1,2,zero # and no half of the JSON
@@ -412,6 +415,10 @@ refuses '--workers 2,4: 1 must be among them' advise --profile byhand.json --wor
 sed 's/\[8, 0, 0\]/[0, 0, 0]/g; s/\[1, 0, 0\]/[0, 0, 0]/' byhand.json > timeless.json
 refuses 'timeless.json: its units take no time' advise --profile timeless.json --workers 1,2 --burst 2
 refuses '--burst 0.5' advise --profile byhand.json --burst 0.5
+# a device that takes 7 tokens: 3 sequences of 2, whatever its memory
+sed 's/{"name": "d", /{"name": "d", "max_tokens": 7, /' byhand.json > small.json
+advise=$("$programs/advise" --profile small.json --device d/1T --workers 1 --sequences 1 --length 2 --micro-batches 1 --json 2>&1)
+report "$(case $advise in '{"largest_micro_batch":3,'*) echo 0 ;; *) echo 1 ;; esac)" 'the largest micro-batch is one that the device takes' "$advise"
 refuses '--out: has no effect without --burst' advise --profile byhand.json --out plan.json
 # ---- power and clocks ----
 mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
