@@ -1434,7 +1434,7 @@ template <class T> HETC_DEVICE void hetc_row_zero(T *row, int count) {
    but the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
    T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are whole in both. */
 template <class T, bool KEPT>
-static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 1 : 6)
+static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? HETC_LONG_BLOCKS : 6)
 hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     enum { WARPS = KEPT ? HETC_LONG_THREADS / HETC_WARP : HETC_WARPS };
     HETC_SHARED_BYTES(bytes);

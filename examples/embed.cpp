@@ -1,5 +1,5 @@
 // Training inside a C++ program: RAII around the context, data and packed batches in std::vector, errors as exceptions.
-//   g++ -std=c++11 -O2 -I. embed.cpp -lpthread
+//   g++ -std=c++11 -O2 -I. examples/embed.cpp -lpthread
 // The task: given a list of digits and "=", answer with its largest digit: "3 1 4 1 =" -> "4".
 #define HETRAIN_IMPLEMENTATION
 #include "hetrain.h"

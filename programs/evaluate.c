@@ -156,12 +156,14 @@ static int evaluate_text(evaluation *e) {
     if (e->target == NULL || e->start == NULL) return fail(FAILED, "out of memory");
     while (windows > 1 && (windows - 2) * s->stride + s->length + 1 >= e->tokens) windows--; /* those before reach over it */
     while (first < windows) {
+        het_result result;
         int64_t count = 0, n;
         for (; count < CALL && first < windows; count++, first += n) {
             n = windows - first < together ? windows - first : together;
             batch[count] = window_batch(e, count, first, n);
         }
-        if (het_evaluate(e->model.ctx, batch, count, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
+        result = het_evaluate(e->model.ctx, batch, count, &info);
+        if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(e->model.ctx));
         loss += info.loss * info.weight, predicted += info.weight;
     }
     return show_text(e, loss, predicted);
@@ -174,6 +176,7 @@ static int answer_score(evaluation *e, const choice_question *q, int64_t answer,
     const int64_t context = q->start[0], begin = q->start[answer], length = q->start[answer + 1] - begin, rows = context + length - 1;
     het_step_info info;
     het_batch batch;
+    het_result result;
     int64_t i;
     memset(&batch, 0, sizeof batch);
     memcpy(e->token, q->token, (size_t)context * sizeof *e->token);
@@ -182,7 +185,8 @@ static int answer_score(evaluation *e, const choice_question *q, int64_t answer,
     e->start[0] = 0, e->start[1] = rows;
     batch.tokens = rows, batch.sequences = 1;
     batch.token = e->token, batch.target = e->target, batch.sequence_start = e->start;
-    if (het_evaluate(e->model.ctx, &batch, 1, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
+    result = het_evaluate(e->model.ctx, &batch, 1, &info);
+    if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(e->model.ctx));
     *score = -info.loss * info.weight;
     return 0;
 }
@@ -253,6 +257,11 @@ static int configure(evaluation *e) {
         return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)d->model.context);
     if (s->stride > s->length)
         return fail(BAD_INPUT, "--stride %lld: more than the %lld tokens of a window", (long long)s->stride, (long long)s->length);
+    if (s->stride < s->length) { /* windows that overlap go one at a time: window_batch */
+        status = options_idle(options, OPTIONS, e->given, "--sequences", "with windows that overlap, which go one at a time");
+        if (status != 0) return status;
+        s->sequences = 1;
+    }
     status = s->data != NULL ? read_data(e) : read_choices(e);
     if (status != 0) return status;
     if (s->data != NULL && s->length > e->tokens - 1) { /* no window is longer than the text */

@@ -78,6 +78,28 @@ static int generate(generator *g, int64_t count) {
     return 0;
 }
 
+static void least_held(const layout *l, int64_t rank, int64_t *least) {
+    if (l->device[rank].max_tokens > 0 && l->device[rank].max_tokens < *least) *least = l->device[rank].max_tokens;
+}
+
+/* The most tokens that the ranks of a pipeline hold by #TOKENS, of the one that holds most; INT64_MAX: any number. */
+static int64_t devices_hold(const layout *l) {
+    const het_plan *plan = l->plan;
+    int64_t most = 0;
+    for (int64_t p = 0; p < (plan != NULL ? plan->pipelines : 1); p++) {
+        int64_t least = INT64_MAX;
+        if (plan == NULL) least_held(l, 0, &least);
+        for (int64_t i = 0; plan != NULL && i < plan->ranks; i++) {
+            int64_t count, stage = plan->first_stage[p];
+            const het_team_member *team = het_plan_team(plan, i, &count);
+            while (stage < plan->first_stage[p + 1] && plan->stage[stage].rank != (team != NULL ? team->leader : i)) stage++;
+            if (stage < plan->first_stage[p + 1]) least_held(l, i, &least);
+        }
+        if (least > most) most = least;
+    }
+    return most;
+}
+
 static int run(generator *g, int argc, char **argv) {
     settings *s = &g->set;
     het_desc *d = &g->model.desc;
@@ -98,9 +120,13 @@ static int run(generator *g, int argc, char **argv) {
         return fail(FAILED, "out of memory");
     }
     if (count == 0) return fail(BAD_INPUT, "--prompt: it gives no token to begin with");
+    if (d->model.causal == HET_NO) s->no_cache = 1; /* what comes later changes what was computed before */
     d->limits.max_tokens = count + s->tokens < d->model.context ? count + s->tokens : d->model.context; /* memory for no more than that */
     d->limits.max_sequences = 1, d->limits.max_micro_batches = 1;
     if ((status = loaded_create(&g->model, &s->from)) != 0) return status;
+    if (devices_hold(&g->model.ranks) < d->limits.max_tokens)
+        return fail(BAD_INPUT, "--devices %s: they hold %lld tokens (#TOKENS); prompt and --tokens take %lld", s->from.devices,
+                    (long long)devices_hold(&g->model.ranks), (long long)d->limits.max_tokens);
     if (!s->no_end && (status = end_find(&g->end, s->from.init, d->model.vocab, g->model.tokenizer)) != 0) return status;
     g->logits = (float *)malloc((size_t)d->model.vocab * sizeof(float));
     g->scratch = (float *)malloc((size_t)d->model.vocab * sizeof(float));

@@ -299,6 +299,8 @@ static int read_plan(settings *s, problem *p, int named) {
     if (result != HET_OK) return plan_refused("--plan", spec, result, &error);
     if (s->slices > 1 && p->plan->slices != s->slices)
         return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);
+    if (s->simulate == NULL && s->memory_limit > 0 && strcmp(p->plan->schedule, "greedy") != 0 && strcmp(p->plan->schedule, "timed") != 0)
+        return fail(BAD_INPUT, "--memory-limit: has no effect on schedule %s of --plan %s, but on greedy and timed", p->plan->schedule, spec);
     if (s->memory_limit > 0) p->plan->memory_limit = s->memory_limit;
     if (s->micro_batches == 0 && s->profile == NULL && p->plan->step.granules > 0)
         s->micro_batches = (p->plan->step.granules + p->plan->step.micro_batch - 1) / p->plan->step.micro_batch;
@@ -391,6 +393,8 @@ static int cost_from_spec(const settings *s, problem *p) {
         if (*at == ',' && at[1] == 0) return fail(BAD_INPUT, "--cost %s: ends with a comma", s->cost);
         at += *at == ',';
     }
+    for (int key = 7; key < KEYS && !s->complete && !p->schedule->complete; key++)
+        if (given[key]) return fail(BAD_INPUT, "--cost %s: %s= has no effect without --complete", s->cost, keys[key]);
     if (!given[0] || !given[1]) return fail(BAD_INPUT, "--cost %s: %s= is missing", s->cost, given[0] ? "B" : "F");
     for (int64_t g = 0; g < p->plan->stages; g++) {
         const het_stage *stage = &p->plan->stage[g];
@@ -1349,7 +1353,7 @@ static int check_options(const settings *s, const unsigned char *given) {
           "with --profile or --hardware, which say what units and links cost" },
         { s->hardware == NULL, "--dtype --ops", "without --hardware" },
         { s->model == NULL, "--experts", "without --model" },
-        { !looked_for, "--schedules --seconds --seed --granule --front --out",
+        { !looked_for, "--schedules --seconds --seed --trials --granule --front --out",
           "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --memory-limit", "where a plan is looked for" },
         { looked_for && s->trials > 0, "--slices", "with --trials" },
@@ -1360,7 +1364,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         { lists && s->plan == NULL, "--units --slices", "on lists of actions without --plan" },
         { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0 && strcmp(s->simulate, "timed") != 0, "--memory-limit",
           "but with --simulate greedy or timed" },
-        { s->simulate != NULL && strcmp(s->simulate, "interleaved") != 0, "--chunks", "but with --simulate interleaved" },
+        { s->simulate == NULL || strcmp(s->simulate, "interleaved") != 0, "--chunks", "but with --simulate interleaved" },
         { s->trace == NULL && s->svg == NULL && s->cluster == NULL, "--unit", "without --trace, --svg or --cluster" },
         { s->svg == NULL, "--title --dark", "without --svg" },
     };

@@ -636,6 +636,16 @@ refuses '--top-k|--temperature 0' generate --init run --temperature 0 --top-k 5
 refuses '--links|one rank' generate --init run --links 0-1:1ms
 refuses '--questions|--choices' evaluate --init run --data text --questions 3
 refuses '--stride|--choices' evaluate --init run --choices text --stride 3
+refuses '--sequences|windows that overlap' evaluate --init run --data text --stride 3 --sequences 2
+refuses 'falls to pipeline 1|of rank 1 there is 8' evaluate --init run --data text --devices cpu:1,cpu:1#8 --plan dp
+refuses '--devices cpu:1#8: they hold 8 tokens|take 16' generate --init run --devices cpu:1#8 --tokens 40
+refuses '--devices cpu:1,cpu:1#8: they hold 8 tokens' generate --init run --devices cpu:1,cpu:1#8 --plan hp2 --tokens 40
+accepts 'generation on the device that holds enough' generate --init run --devices cpu:1,cpu:1#8 --plan dp --tokens 40
+accepts 'a bidirectional model' train --data text --steps 1 --quiet --evaluate-every 0 --out both --model llama:layers=1,width=16,heads=2,context=16,causal=no
+accepts 'which generates' generate --init both --tokens 5 --prompt text
+cp out generated
+accepts 'without a cache' generate --init both --tokens 5 --prompt text --no-cache
+report "$(cmp -s generated out; echo $?)" 'the same text' "$(cat generated)" "$(cat out)"
 refuses '--choices pipe: a pipe or device, not a file' evaluate --init run --choices pipe
 refuses '--name|--gguf' convert --init run --out other --name x
 refuses '--shard|--out' convert --init run --gguf x.gguf --shard 1000

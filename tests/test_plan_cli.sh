@@ -154,6 +154,10 @@ refuses '--cluster|unknown.json|byte 40|sped|no such key' --simulate 1f1b --cost
 refuses '--cluster|cut.json|byte 32|members' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster cut.json
 refuses '--ranks|3|8 devices' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --ranks 3 --cluster alike.json
 refuses '--link|--cluster' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --link 2 --cluster alike.json
+refuses '--trials|where no plan is looked for' --simulate 1f1b --ranks 4 --micro-batches 8 --cost F=1,B=2 --trials 4
+refuses '--memory-limit|schedule 1f1b of --plan pp' --plan pp --ranks 4 --micro-batches 8 --cost F=1,B=2 --memory-limit 1
+refuses '--chunks|--simulate interleaved' --plan pp --ranks 4 --micro-batches 8 --cost F=1,B=2 --chunks 4
+refuses '--cost|reduce= has no effect without --complete' --simulate 1f1b --ranks 2 --micro-batches 4 --cost F=1,B=2,bytes=5,bandwidth=5,reduce=7
 refuses '--cost|--cluster' --simulate 1f1b --cost F=1,B=1,link=2 --micro-batches 3 --cluster alike.json
 refuses '--simulate'
 refuses '--cost' --simulate 1f1b
