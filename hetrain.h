@@ -5208,6 +5208,8 @@ static void heti_find_homes(het_program *p) {
             const het_value *y = &p->value[n->y[0]];
             if (!heti_rule_of(n)->in_place[which] || !heti_is_inner(&p->value[n->x[0]])) continue;
             if (which == HETI_GRADIENT ? y->out >= 0 : n->kind == HET_NODE_RESIDUAL && n->inputs == 2) continue;
+            const int maker = p->value[n->x[0]].node; /* attention reads its result on the way back */
+            if (which == HETI_VALUE && maker >= 0 && heti_rule_of(&p->node[maker])->result != HET_KEEP_CALL) continue;
             p->value[n->x[0]].home[which] = y->home[which];
         }
     }
@@ -5223,10 +5225,16 @@ static int heti_again(const het_unit_info *info, const het_node *n) {
     return heti_rule_of(n)->again && info->values != HET_BF16;
 }
 
+/* Whether a value is there on the way back, and not made again, for backward_input reads it itself. */
+static int heti_is_kept(const het_program *p, int v) {
+    return p->value[p->value[v].home[HETI_VALUE]].keep[HETI_VALUE] != HET_KEEP_CALL;
+}
+
 /* A backward call reads value v: it is kept until then, or what it is made again from is. */
 static void heti_need(het_program *p, int v, het_keep keep) {
     const het_node *maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
-    if (keep != HET_KEEP_WEIGHT || !maker || !heti_again(p->info, maker)) heti_keep_until(p, v, HETI_VALUE, keep);
+    if (keep != HET_KEEP_WEIGHT || !maker || !heti_again(p->info, maker) || heti_is_kept(p, v))
+        heti_keep_until(p, v, HETI_VALUE, keep);
     else for (int i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
 }
 
@@ -5335,6 +5343,11 @@ static void heti_divide_columns(het_program *p) {
    `inputs` and `result`), in the home that they may share. Keys and values are read by later
    slices, which also add to their gradients. */
 static void heti_find_keeps(het_program *p) {
+    for (int i = 0; i < p->nodes; i++) { /* backward_input reads the inputs of all but products */
+        const het_node *n = &p->node[i];
+        if (n->kind == HET_NODE_LINEAR || heti_rule_of(n)->inputs == HET_KEEP_CALL || heti_divides(p, n)) continue;
+        for (int j = 0; j < n->inputs; j++) heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_INPUT);
+    }
     for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int divided = heti_divides(p, n), spreads = heti_spreads(p, n); /* its core has what must be kept */
@@ -6096,7 +6109,7 @@ static het_result heti_make_again(const het_unit_call *c, int value, int *made) 
     const het_program *p = c->info->program;
     const int maker = p->value[value].node;
     if (c->info->is_loss) return HET_OK; /* the same call has made it */
-    if (maker < 0 || made[maker] || !heti_again(c->info, &p->node[maker])) return HET_OK;
+    if (maker < 0 || made[maker] || !heti_again(c->info, &p->node[maker]) || heti_is_kept(p, value)) return HET_OK;
     made[maker] = 1;
     for (int i = 0; i < p->node[maker].inputs; i++) HETI_TRY(heti_make_again(c, p->node[maker].x[i], made));
     return heti_node_forward(c, &p->node[maker]);

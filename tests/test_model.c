@@ -791,9 +791,32 @@ static void biased(het_program *p, int x, const het_model_desc *m, const int32_t
     het_node_output(p, het_node_residual(p, het_node_residual(p, x, y), het_node_linear(p, bias, "b.#.r", m->width, m->init_std)));
 }
 
-enum { WHOLE_LAYER, SHARED, JOINED, BIASED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME, OTHER_WIDTH, KEYS_TWICE,
-       NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_ACTIVATION,
-       NO_NODES };
+/* What is read on the way back: by a norm a norm's result or an activation's, by product and activation together a norm's. */
+static void norms_of_norms(het_program *p, int x, int64_t width, float std)
+{
+    const int twice = het_node_norm(p, het_node_norm(p, x, "n.#.n1"), "n.#.n2");
+    const int bent = het_node_norm(p, het_node_activation(p, HET_GELU_TANH, het_node_linear(p, twice, "n.#.a", width, std), -1), "n.#.n3");
+    const int both = het_node_head_norm(p, bent, "n.#.n4"), product = het_node_linear(p, both, "n.#.b", width, std);
+    const int sum = het_node_residual(p, product, het_node_activation(p, HET_GELU_ERF, both, -1));
+    het_node_output(p, het_node_residual(p, x, het_node_linear(p, sum, "n.#.c", width, std)));
+}
+
+/* And by attention its own result, behind which a rotation or dropout stands. */
+static void behind_attention(het_program *p, int x, int64_t width, float std)
+{
+    const het_matrix qkv[3] = { { "t.#.q", width, 1, std, 0 }, { "t.#.k", width, 0, std, 1 }, { "t.#.v", width, 0, std, 0 } };
+    const het_matrix other[3] = { { "t.#.q2", width, 0, std, 0 }, { "t.#.k2", width, 1, std, 0 }, { "t.#.v2", width, 0, std, 1 } };
+    int y[3], turned;
+    het_node_linears(p, het_node_norm(p, x, "t.#.n"), 3, qkv, y);
+    turned = het_node_rotary(p, het_node_attention(p, het_node_rotary(p, y[0]), y[1], y[2]));
+    het_node_linears(p, het_node_linear(p, turned, "t.#.a", width, std), 3, other, y);
+    turned = het_node_residual(p, -1, het_node_attention(p, y[0], y[1], y[2]));
+    het_node_output(p, het_node_residual(p, x, het_node_linear(p, turned, "t.#.b", width, std)));
+}
+
+enum { WHOLE_LAYER, SHARED, JOINED, BIASED, NORMS, TURNED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME,
+       OTHER_WIDTH, KEYS_TWICE, NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS,
+       FOUR_MATRICES, NO_ACTIVATION, NO_NODES };
 
 static void refused_program(het_program *p, int which, int x, const het_model_desc *m)
 {
@@ -842,6 +865,8 @@ static het_result program_describe(const het_unit *unit, het_unit_info *info)
     else if (which == SHARED) shared_values(p, x, m->width, m->init_std);
     else if (which == JOINED) joined_streams(p, m->width, m->init_std);
     else if (which == BIASED) biased(p, x, m, relation);
+    else if (which == NORMS) norms_of_norms(p, x, m->width, m->init_std);
+    else if (which == TURNED) behind_attention(p, x, m->width, m->init_std);
     else if (which == DEEP_HEAD) {
         const int a = het_node_activation(p, HET_GELU_TANH, het_node_linear(p, het_node_norm(p, x, "h.n"), "h.a", 24, m->init_std), -1);
         het_node_loss(p, het_node_linear(p, a, "h.b", m->vocab, m->init_std));
@@ -927,10 +952,10 @@ static het_result fused_run(void *self, het_queue *queue, const het_op *op)
     return het_cpu_device()->run(self, queue, &part);
 }
 
-/* embed, attention, mlp, shared, joined, attention with a bias, mlp, deep head: every kind of node. */
+/* embed, attention, mlp, shared, joined, attention with a bias, what is read on the way back, mlp, deep head: every kind of node. */
 static void programs_of_the_user(void **state)
 {
-    static const int kind[] = { SHARED, JOINED, BIASED, DEEP_HEAD };
+    static const int kind[] = { SHARED, JOINED, BIASED, NORMS, TURNED, DEEP_HEAD };
     het_device_iface table = *het_cpu_device();
     het_device_desc device;
     uint64_t apart;
@@ -944,7 +969,7 @@ static void programs_of_the_user(void **state)
     for (rank = 0; rank < 2; rank++) {
         het_desc desc = describe(HET_LLAMA);
         support_batch batch;
-        het_unit units[8];
+        het_unit units[10];
         int64_t count;
         int i;
         desc.model.init_std = 0.2f;
@@ -952,15 +977,15 @@ static void programs_of_the_user(void **state)
         desc.model.lora_rank = rank ? 3 : 0;
         EXPECT_OK(het_model_complete(&desc.model, NULL));
         batch_of(&batch, usual, 4, 3);
-        EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
-        for (i = 7; i >= 5; i--) units[i] = units[i - 2];
-        for (i = 0; i < 4; i++) {
-            const int at = i < 3 ? 3 + i : 7;
+        EXPECT_OK(het_model_units(&desc.model, units, 10, &count, NULL));
+        for (i = 9; i >= 7; i--) units[i] = units[i - 4];
+        for (i = 0; i < 6; i++) {
+            const int at = i < 5 ? 3 + i : 9;
             units[at].iface = &program_unit;
             units[at].settings = &kind[i];
         }
         desc.units = units;
-        desc.unit_count = 8;
+        desc.unit_count = 10;
         if (rank == 0) check_directions(&desc, &batch, "programs of the user");
         apart = hash_of_orders(desc, &batch);
         desc.layout.devices = &device;
