@@ -2070,9 +2070,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count,
                                                        het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in
-   earlier calls (their keys and values are kept until another call computes). Where `past` is less
-   than was given the rest is forgotten; a bidirectional model takes 0. logits: [V].
-   Threads: owner. */
+   earlier calls (their keys and values are kept until another call computes, or writes weights).
+   Where `past` is less than was given the rest is forgotten; a bidirectional model takes 0.
+   logits: [V]. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                                     float *logits);
 
@@ -16119,6 +16119,7 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_arra
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written",
                            ctx->chain.parameter[index].desc.name);
     if (result == HET_OK && what == HET_WEIGHT && !ctx->chain.parameter[index].desc.adapter) ctx->base = 0;
+    if (result == HET_OK && what == HET_WEIGHT) ctx->inferred = 0; /* kept keys are those of other weights */
     if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->chain.parameter[index].count, from);
     return heti_leave(ctx, result);
 }

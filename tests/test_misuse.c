@@ -588,8 +588,9 @@ static void batches(void **state)
 
 static void inference(void **state)
 {
-    float logits[61];
+    float logits[61], *weights;
     int32_t token[4] = { 1, 2, 3, 61 };
+    het_parameter_info info;
     het_desc desc;
     het_ctx *ctx;
     small s;
@@ -610,6 +611,12 @@ static void inference(void **state)
     CTX_ERROR(&s, het_infer(s.ctx, token, 1, 9, logits), HET_ERR_STATE, "9");
     EXPECT_OK(het_evaluate(s.ctx, &s.batch.batch, 1, NULL)); /* computes over the kept keys */
     CTX_ERROR(&s, het_infer(s.ctx, token, 1, 4, logits), HET_ERR_STATE, "4");
+    EXPECT_OK(het_infer(s.ctx, token, 3, 0, logits));
+    EXPECT_OK(het_parameter_get_info(s.ctx, 0, &info));
+    weights = support_floats(info.count, 1, 1);
+    EXPECT_OK(het_parameter_write(s.ctx, 0, HET_WEIGHT, weights)); /* the kept keys are of other weights */
+    free(weights);
+    CTX_ERROR(&s, het_infer(s.ctx, token, 1, 3, logits), HET_ERR_STATE, "3");
     small_end(&s);
 
     memset(&desc, 0, sizeof desc);
