@@ -2122,11 +2122,11 @@ HETRAIN_API uint64_t het_get_base(const het_ctx *ctx);
 /* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and
    little-endian. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
-/* Compares the whole copies of every parameter by hash, on all processes; not the parts of teams by
+/* Compares the whole copies of every parameter by hash, on all processes; not parts, in teams by
    columns. A difference (a bit has flipped in some memory) is HET_ERR_DEVICE, names the first
-   parameter, its block and the ranks, and ends the context: what it holds is not to be saved. GATHER
-   brings the owner's values to all copies of a trained weight in every step, so this sees what went
-   wrong since the last one, and in a frozen weight at any time. Threads: owner. */
+   parameter, its block and the ranks, and ends the context: what it holds is not to be saved.
+   GATHER brings the owner's values to all copies of a trained weight in every step, so this sees
+   what went wrong since the last one, in a frozen weight at any time. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_verify(het_ctx *ctx);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
 
@@ -5225,7 +5225,7 @@ static int heti_again(const het_unit_info *info, const het_node *n) {
     return heti_rule_of(n)->again && info->values != HET_BF16;
 }
 
-/* Whether a value is there on the way back, and not made again, for backward_input reads it itself. */
+/* Whether a value is there on the way back, for backward_input reads it, and not made again. */
 static int heti_is_kept(const het_program *p, int v) {
     return p->value[p->value[v].home[HETI_VALUE]].keep[HETI_VALUE] != HET_KEEP_CALL;
 }

@@ -842,7 +842,7 @@ static void *partner_run(void *arg)
         if (p->room < file.size) file.size = p->room;
         p->result = het_adapter_load(ctx, &from, &p->error);
     }
-    if (p->result == HET_OK && (p->result = het_hash(ctx, &hash)) != HET_OK) (void)snprintf(p->error.text, sizeof p->error.text, "%s", het_last_error(ctx));
+    if (p->result == HET_OK && (p->result = het_hash(ctx, &hash)) != HET_OK) snprintf(p->error.text, sizeof p->error.text, "%s", het_last_error(ctx));
     support_buffer_end(&file);
     het_destroy(ctx);
     return NULL;

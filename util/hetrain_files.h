@@ -2877,7 +2877,7 @@ typedef enum heti_f_contents {
     HETI_F_FACTORS = 0, HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE
 } heti_f_contents;
 
-/* Stacks that are read once while their tensors are saved, by name: gate, up and down of a layer. */
+/* Stacks that are read once while their tensors are saved: gate, up and down of a layer. */
 enum { HETI_F_STACKS = 3 };
 
 typedef struct heti_f_inventory {
