@@ -36,10 +36,14 @@ static void fuzz_folder_close(void *user, het_reader *reader)
 static het_result fuzz_folder_create(void *user, const char *name, het_writer *writer, het_error *error)
 {
     fuzz_folder *f = (fuzz_folder *)user;
+    int i;
     (void)error;
-    fuzz_check(f->files < FUZZ_FILES && strlen(name) < sizeof f->name[0], "more files than expected");
-    memcpy(f->name[f->files], name, strlen(name) + 1);
-    *writer = fuzz_writer(&f->file[f->files++]);
+    for (i = 0; i < f->files && strcmp(f->name[i], name) != 0; i++) {}
+    fuzz_check(i < FUZZ_FILES && strlen(name) < sizeof f->name[0], "more files than expected");
+    memcpy(f->name[i], name, strlen(name) + 1);
+    if (i == f->files) f->files++;
+    free(f->file[i].data); /* of the one before */
+    *writer = fuzz_writer(&f->file[i]);
     return HET_OK;
 }
 
