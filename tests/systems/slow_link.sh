@@ -1,11 +1,11 @@
 #!/bin/bash
 # 50 ms between two pairs of ranks: the planner lets pipelines cross there, and their step beside data parallelism's. Devices are as much slower than this
-# machine as makes 16 micro-batches take one of them 3.2 s: on faster ones two would do without the link.
+# machine as makes 16 micro-batches take one of them 2.7 s: on faster ones two would do without the link.
 . "$(dirname "$0")/common.sh"
 T=(--data "$text" --model llama:layers=10,width=176,heads=4,context=128,vocab=256 --sequences 1 --micro-batches 16 --granule 1 --steps 3
     --quiet --hash)
 does one train "${T[@]}" --devices cpu:1 --log one.jsonl
-device=cpu:1@$(awk "BEGIN { s = $(median one.jsonl step_ms 2 3) / 3200; print s < 1 ? s : 1 }")
+device=cpu:1@$(awk "BEGIN { s = $(median one.jsonl step_ms 2 3) / 2700; print s < 1 ? s : 1 }")
 T+=(--devices "$device,$device,$device,$device" --links 0-2:50ms:3M,0-3:50ms:3M,1-2:50ms:3M,1-3:50ms:3M)
 does auto train "${T[@]}" --plan auto --plan-seconds 2 --save-plan plan.json --log auto.jsonl
 does dp train "${T[@]}" --plan dp --log dp.jsonl
