@@ -133,6 +133,14 @@ static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules, con
     return adapt;
 }
 
+static void advised_end(world *w, het_plan *plan, het_adapt *adapt, het_advice *advice)
+{
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(w);
+}
+
 /* One step as it truly is; ahead: seconds that the clock of ranks 2 and 3 is; without: a rank that nothing is told of, -1: none. */
 static het_advice *one_step_without(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, double ahead, int without)
 {
@@ -245,10 +253,7 @@ static void a_slow_rank_gets_a_smaller_share(void **state)
         assert_non_null(strstr(next->text, "rank 1: speed 0.333 is now 1"));
         het_advice_free(next);
     }
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* A cut moves off the slow rank where memory lets nobody hold the whole chain. */
@@ -278,10 +283,7 @@ static void a_slow_stage_gets_fewer_units(void **state)
     assert_true(slow <= 2);
     assert_true(advice->after < 0.7 * advice->before);
     assert_true(fabs(advice->after - seconds_of(&w.real, advice->plan, advice->granules)) < 1e-9);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* What is the same for all gains nothing; what comes and goes is not believed; 10 % are below the threshold. */
@@ -333,10 +335,7 @@ static void one_step_is_not_believed(void **state)
     assert_non_null(advice);
     assert_true(fabs(het_adapt_cluster(adapt)->device[0].speed - 0.5) < 1e-9);
     assert_true(fabs(het_adapt_cluster(adapt)->device[1].speed - 1) < 1e-9);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* ---- clocks that ranks report ---- */
@@ -377,10 +376,7 @@ static void a_lower_clock_is_believed_at_once(void **state)
     assert_true(units <= 2 && advice->after < 0.7 * advice->before);
     EXPECT_OK(het_adapt_start(adapt, advice->plan, advice->granules, &error));
     assert_null(steps_until(&w, adapt, advice->plan, advice->granules, 12, &steps));
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* A clock that says what the times do not: they are believed in the end. One of 0 says nothing, and the last one that was said stays. */
@@ -410,10 +406,7 @@ static void times_overrule_a_clock(void **state)
     assert_non_null(advice);
     assert_non_null(strstr(advice->text, "rank 0: speed 0.5 is now 1"));
     assert_null(strstr(advice->text, "rank 1"));
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* ---- links ---- */
@@ -445,10 +438,7 @@ static void a_slow_link_is_seen(void **state)
         assert_non_null(advice->plan);
         assert_true(advice->after < 0.95 * advice->before);
         assert_true(fabs(advice->after - seconds_of(&w.real, advice->plan, advice->granules)) < 1e-6);
-        het_advice_free(advice);
-        het_adapt_destroy(adapt);
-        het_plan_free(plan);
-        end(&w);
+        advised_end(&w, plan, adapt, advice);
     }
 }
 
@@ -472,10 +462,7 @@ static void a_narrow_link_is_seen(void **state)
     advice = steps_until(&w, adapt, plan, 4, 12, &steps);
     assert_non_null(advice);
     assert_true(fabs(het_adapt_cluster(adapt)->group[1].bandwidth - 200) < 1e-3);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* What a link added to large messages says nothing of the small ones of the next plan. */
@@ -535,10 +522,7 @@ static void a_slow_link_is_seen_by_reductions(void **state)
             fail_msg("%d ranks: latency %g", (int)ranks, het_adapt_cluster(adapt)->group[g].latency);
         assert_non_null(advice->plan);
         assert_true(advice->plan->pipelines < ranks && advice->after < 0.95 * advice->before);
-        het_advice_free(advice);
-        het_adapt_destroy(adapt);
-        het_plan_free(plan);
-        end(&w);
+        advised_end(&w, plan, adapt, advice);
     }
 }
 
@@ -622,10 +606,7 @@ static void only_shares_change(void **state)
     assert_int_equal(advice->only_shares, 1);
     assert_int_equal(advice->plan->pipelines, 3);
     assert_true(advice->plan->share[0] == 7 && advice->plan->share[1] == 2 && advice->plan->share[2] == 7);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* A rank that does not take the micro-batches in use has none, and gets none. */
@@ -697,10 +678,7 @@ static void shares_are_the_best(void **state)
         got = advice->plan != NULL ? seconds_of(&w.real, advice->plan, 1) : advice->before;
         if (!(got <= best * 1.05)) fail_msg("run %d: %g s, the best shares take %g", run, got, best);
         if (run == 0) assert_true(got <= best);
-        het_advice_free(advice);
-        het_adapt_destroy(adapt);
-        het_plan_free(plan);
-        end(&w);
+        advised_end(&w, plan, adapt, advice);
     }
 }
 
@@ -738,10 +716,7 @@ static void shares_of_many_ranks(void **state)
             assert_true(advice->plan->share[0] >= 4 && advice->plan->share[0] <= 4);
             for (i = 1; i < MOST; i++) assert_true(advice->plan->share[i] <= 9);
         }
-        het_advice_free(advice);
-        het_adapt_destroy(adapt);
-        het_plan_free(plan);
-        end(&w);
+        advised_end(&w, plan, adapt, advice);
     }
 }
 
@@ -761,10 +736,7 @@ static void shares_that_no_schedule_takes(void **state)
     plan = plan_of(&w, text, "1f1b");
     advice = advice_on_true_shares(&w, plan, &adapt);
     assert_true(advice->after <= advice->before);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* Where no plan is found, as nothing fits into the memory that devices are said to have, new shares of the plan in use are taken. */
@@ -785,10 +757,7 @@ static void shares_where_no_plan_is_found(void **state)
     assert_non_null(advice);
     assert_int_equal(advice->only_shares, 1);
     assert_true(advice->plan->share[0] >= 12 && advice->plan->share[0] <= 12);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* A plan's keepers and near sets stay what they are where only shares change. */
@@ -810,10 +779,7 @@ static void keepers_stay(void **state)
     assert_int_equal(advice->only_shares, 1);
     assert_int_equal(advice->plan->keeper[2], 1);
     assert_int_equal(advice->plan->near[3], 1);
-    het_advice_free(advice);
-    het_adapt_destroy(adapt);
-    het_plan_free(plan);
-    end(&w);
+    advised_end(&w, plan, adapt, advice);
 }
 
 /* ---- misuse and memory ---- */
@@ -940,10 +906,7 @@ static void every_allocation_may_fail(void **state)
             if (result == HET_OK && advice == NULL) result = het_adapt_advise(adapt, &advice, &error);
         }
         if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);
-        het_advice_free(advice);
-        het_adapt_destroy(adapt);
-        het_plan_free(plan);
-        end(&w);
+        advised_end(&w, plan, adapt, advice);
     }
     assert_true(k > 100);
 }
