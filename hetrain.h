@@ -12870,7 +12870,7 @@ HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t seque
         held++;
         if (!is_long) continue;
         for (held = 0; begin < end; heti_put_bound(start, capacity, &count, begin))
-            begin = heti_min(begin + HETI_GRANULE_TOKENS, end);
+            begin += heti_min(HETI_GRANULE_TOKENS, end - begin);
     }
     if (sequence_start[sequences] > begin) heti_put_bound(start, capacity, &count, sequence_start[sequences]);
     if (start != NULL && count > capacity) return HET_ERR_LIMIT;
@@ -12981,7 +12981,6 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
     heti_task *task = &ctx->task;
     het_sum sum = HETI_ZEROS;
     memset(task, 0, sizeof *task);
-    ctx->inferred = 0;
     HETI_TRY(heti_check_torn(ctx));
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", ctx->call, count,
@@ -12993,7 +12992,10 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
         task->tokens += b->tokens;
     }
     task->weight = heti_sum_value(&sum);
-    if (task->weight > 0.0) return HET_OK;
+    if (task->weight > 0.0) {
+        ctx->inferred = 0; /* activations go over its keys */
+        return HET_OK;
+    }
     return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", ctx->call,
                      task->tokens);
 }

@@ -77,6 +77,7 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     desc->islands = all->count, desc->island = all->island;
     if (desc->pace > 0) desc->rounds = steps / all->every;
     else desc->run = (uint64_t)(steps / all->every); /* as many everywhere */
+    if (het_get_desc(ctx)->model.lora_rank > 0) desc->run ^= het_get_base(ctx); /* factors of the same weights */
     desc->pause = islands_pause, desc->user = all;
     desc->state = all->saved, desc->state_size = all->saved_size;
     if (all->place.processes > 1) desc->open = islands_open, desc->close = islands_close;

@@ -129,6 +129,15 @@ island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2
 report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" 'killed, and gone on with --resume: the hash of a run without' "$hash" "$whole" "$(cat out.0 out.1)"
 
+# factors are trained on frozen weights, which must be the same
+for i in 0 1; do "$program" "${run[@]}" --steps $((1 + i)) --devices cpu:1 --out base.$i > out 2>&1; done
+lora=(--data text --sequences 4 --steps 4 --islands 2 --lora 2 --evaluate-every 0 --devices cpu:1 --hash --quiet)
+for i in 0 1; do island $i 2 "" "${lora[@]}" --init base.0; done
+ended 2; report $? 'low-rank factors: one hash' "$(cat out.0 out.1)"
+for i in 0 1; do island $i 2 "" "${lora[@]}" --init base.$i; done
+ended 2
+report "$([ $? != 0 ] && grep -q 'another model or other settings' out.0; echo $?)" 'low-rank factors of other weights are refused' "$(cat out.0 out.1)"
+
 refused() { # refused TEXT OPTION...
     local text=$1
     shift

@@ -455,6 +455,7 @@ static void granule_rules(void **state)
     static const int64_t unequal[] = { 0, 100, 100, 400, 500, 530, 560 };
     static const int64_t longer[] = { 0, 600, 640, 1700 };
     static const int64_t falling[] = { 0, 10, 5 };
+    static const int64_t far[] = { INT64_MAX - 600, INT64_MAX };
     int64_t start[16], count = 0;
     (void)state;
     EXPECT_OK(het_granules(equal, 6, 0, start, 16, &count)); /* 3 divides 6 and 3 x 128 <= 512 */
@@ -477,6 +478,9 @@ static void granule_rules(void **state)
     assert_int_equal(het_granules(equal, -1, 0, start, 16, &count), HET_ERR_INVALID);
     assert_int_equal(het_granules(equal, 6, -2, start, 16, &count), HET_ERR_INVALID);
     assert_int_equal(het_granules(falling, 2, 0, start, 16, &count), HET_ERR_INVALID);
+    EXPECT_OK(het_granules(far, 1, 0, start, 16, &count));
+    assert_int_equal(count, 2);
+    assert_true(start[1] == INT64_MAX - 88 && start[2] == INT64_MAX);
 }
 
 /* ---- batches ---- */
@@ -609,6 +613,8 @@ static void inference(void **state)
     EXPECT_OK(het_infer(s.ctx, token, 3, 0, logits));
     EXPECT_OK(het_infer(s.ctx, token, 1, 3, logits));
     CTX_ERROR(&s, het_infer(s.ctx, token, 1, 9, logits), HET_ERR_STATE, "9");
+    CTX_ERROR(&s, het_evaluate(s.ctx, NULL, 1, NULL), HET_ERR_INVALID, "NULL");
+    EXPECT_OK(het_infer(s.ctx, token, 1, 4, logits)); /* a refused call took nothing */
     EXPECT_OK(het_evaluate(s.ctx, &s.batch.batch, 1, NULL)); /* computes over the kept keys */
     CTX_ERROR(&s, het_infer(s.ctx, token, 1, 4, logits), HET_ERR_STATE, "4");
     EXPECT_OK(het_infer(s.ctx, token, 3, 0, logits));
