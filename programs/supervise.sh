@@ -76,6 +76,7 @@ while :; do
     echo "supervise: ${line[*]}" >&2
     "${line[@]}" &
     child=$!
+    [ -n "$stopped" ] && kill -TERM "$child" 2> /dev/null # it came while hosts were asked
     wait "$child"
     status=$?
     while kill -0 "$child" 2> /dev/null; do wait "$child"; status=$?; done # a signal ends the first wait early
@@ -95,4 +96,5 @@ while :; do
     [ $status = 2 ] || rm -f "$out/hetrain.lock" # a run that says no has no lock there
     echo "supervise: ended with status $status; newest checkpoint: ${now:-none}; starting again" >&2
     sleep "${SUPERVISE_PAUSE:-2}"
+    [ -n "$stopped" ] && exit $status
 done

@@ -523,6 +523,14 @@ bash "$supervise" --retries 2 nothing sh -c 'exit 1' 2> supervised.err
 report "$([ $? = 1 ] && grep -q '2 restarts brought no new checkpoint' supervised.err; echo $?)" 'it gives up where nothing gets on' "$(tail -n 2 supervised.err)"
 bash "$supervise" nothing "$program" --data nothere 2> supervised.err
 report "$([ $? = 2 ]; echo $?)" 'and at once where the command is wrong' "$(tail -n 2 supervised.err)"
+rm -f said
+SUPERVISE_PAUSE=2 bash "$supervise" nothing sh -c 'echo >> said; exit 1' 2> supervised.err &
+child=$!
+for _ in $(seq 200); do grep -q 'starting again' supervised.err && break; sleep 0.05; done
+kill -TERM $child
+wait $child
+status=$?
+report "$([ $status = 1 ] && [ "$(wc -l < said)" = 1 ]; echo $?)" 'stopped in its pause, it starts nothing more' "status $status" "$(cat supervised.err)"
 for wrong in '--retries often nothing false' '--retries' '--hosts'; do
     # shellcheck disable=SC2086 # words
     SUPERVISE_PAUSE=0.1 timeout 5 bash "$supervise" $wrong > supervised.out 2> supervised.err
