@@ -496,6 +496,8 @@ static struct {
     het_result took;            /* which is not to be had afterwards: */
     int kept;                   /* its weights stay as they are */
     volatile int64_t through;   /* steps that island 0 is through */
+    volatile int64_t looks;     /* of island 0, at how long island 1 has been silent */
+    double stopped;             /* seconds */
     char failed[2][600];        /* why an island's join did */
 } meetings;
 
@@ -664,6 +666,62 @@ static void half_a_state_is_not_taken(void **state)
     assert_int_equal(l[1].info.joins, -1);
     assert_int_equal(meetings.took, HET_ERR_STATE);
     assert_true(meetings.kept);
+}
+
+static het_result late_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
+{
+    if (channel == 2) meetings.messages++;
+    return threads_irecv(self, from, channel, data, size, request);
+}
+
+/* Island 1 need not be late any longer. */
+static void late_abort(void *self, het_result code, const char *text)
+{
+    meetings.looks = 1000000;
+    threads_abort(self, code, text);
+}
+
+/* What island 0 is told while it waits to join: half a second more at each look. Behind the third it was stopped. */
+static double late_silence(void *self, int64_t process)
+{
+    (void)self, (void)process;
+    if (meetings.messages == 0) return 0;
+    return 0.5 * (double)++meetings.looks + (meetings.looks > 3 ? meetings.stopped : 0);
+}
+
+/* Island 1 is late by so many looks of island 0. */
+static int64_t meetings_of_one_late(int64_t looks, double stopped)
+{
+    life l[MOST];
+    het_transport_iface late = threads_iface;
+    pthread_t thread;
+    late.irecv = late_irecv, late.silence = late_silence, late.abort = late_abort;
+    meetings_start();
+    meetings.stopped = stopped;
+    meetings.transport[0][0].iface = &late;
+    settle(l, 2);
+    l[0].plan = l[1].plan = NULL;
+    for (int i = 0; i < 2; i++) {
+        l[i].desc.open = meetings_open, l[i].desc.close = meetings_close, l[i].desc.user = &meetings.opened[i];
+        l[i].desc.deadline = 60;
+    }
+    l[1].behind = &meetings.looks, l[1].ahead = looks;
+    assert_int_equal(pthread_create(&thread, NULL, live_on_a_thread, &l[1]), 0);
+    live(&l[0]);
+    (void)pthread_join(thread, NULL);
+    assert_true(l[0].hash == l[1].hash && !l[1].late);
+    return meetings.opened[0];
+}
+
+/* Time in which the island that waits was stopped itself is no silence of another. */
+static void what_it_slept_through_does_not_count(void **state)
+{
+    (void)state;
+    only_the_parent();
+    assert_int_equal(meetings_of_one_late(40, 64), 1);
+    assert_int_equal(meetings_of_one_late(150, 0), 2);
+    assert_int_equal(meetings_of_one_late(150, 64), 2);
+    assert_int_equal(meetings_of_one_late(10, (double)INFINITY), 2);
 }
 
 /* ---- paces ---- */
@@ -926,6 +984,7 @@ int main(void)
         cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
         cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(a_failed_join_is_the_last), cmocka_unit_test(who_was_behind_joins_as_often), cmocka_unit_test(half_a_state_is_not_taken),
+        cmocka_unit_test(what_it_slept_through_does_not_count),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(joins_in_the_order_of_paces),
         cmocka_unit_test(nobody_waits_for_who_comes_later), cmocka_unit_test(a_round_outlasts_joins_of_others),
         cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),

@@ -75,7 +75,7 @@ typedef struct het_outer_desc {
     float rate, momentum;             /* 0.7, 0.9; negative momentum: 0 */
     int64_t fragments;                /* 1; at most 1024 */
     int64_t bits;                     /* 0: floats; 2, 4, 8 */
-    double deadline;                  /* 60: seconds that another island may be silent */
+    double deadline;                  /* 60: seconds that another island may be silent while it is awaited */
     het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island;
                                          with `open` it goes to `close`, too */
     het_result (*open)(void *user, het_transport *transport, het_error *error); /* or NULL */
@@ -171,6 +171,7 @@ struct het_outer {
     size_t size, saved_size, block;
     het_request *request;      /* [2 islands], as under_way */
     int32_t *under_way, *came; /* came [islands]: its message, which no join has taken yet */
+    double *silent;            /* [2 islands] how long it had been at the last look; what of that does not count */
     int32_t paced, joining, must_join;
     het_result failed;         /* of a start, until heti_o_look tells it */
 };
@@ -185,6 +186,17 @@ static heti_o_header *heti_o_message(const het_outer *o, int64_t island) {
 
 /* ---- moving bytes ---- */
 
+/* For too long? Seconds that come between two looks do not count: this process was stopped itself,
+   or looked elsewhere. */
+static int heti_o_is_silent(het_outer *o, int64_t island) {
+    const double silence = o->transport.iface->silence(o->transport.self, island);
+    double *before = &o->silent[2 * island], *less = before + 1;
+    if (silence < *before) *less = 0;
+    else if (silence - *before > 1 + 0.1 * o->d.deadline && silence < 1e300) *less = silence; /* infinite: it is gone */
+    *before = silence;
+    return silence - *less > o->d.deadline;
+}
+
 /* Looks once at all that is under way: *left of it are, *sends of these go out. After a failure all
    are told, and then requests end by themselves. */
 static het_result heti_o_look(het_outer *o, const char *what, int64_t *left, int64_t *sends) {
@@ -194,7 +206,7 @@ static het_result heti_o_look(het_outer *o, const char *what, int64_t *left, int
     for (int64_t i = *left = *sends = 0; i < 2 * o->d.islands; i++) {
         int32_t done = 0;
         const int ended = !o->under_way[i] || t->iface->test(t->self, &o->request[i], &done) != HET_OK || done;
-        const int failed = o->under_way[i] && (ended ? !done : t->iface->silence(t->self, i / 2) > o->d.deadline);
+        const int failed = o->under_way[i] && (ended ? !done : heti_o_is_silent(o, i / 2));
         if (i % 2 == 0 && done) o->came[i / 2] = 1;
         o->under_way[i] = !ended;
         *left += !ended;
@@ -604,6 +616,7 @@ static void heti_o_layout(void *self, heti_t_arena *a) {
     o->weights = HETI_T_TAKE(a, float, o->elements);
     o->request = HETI_T_TAKE(a, het_request, 2 * n);
     o->under_way = HETI_T_TAKE(a, int32_t, 2 * n);
+    o->silent = HETI_T_TAKE(a, double, 2 * n);
     o->came = HETI_T_TAKE(a, int32_t, n);
     o->pace = HETI_T_TAKE(a, int64_t, n);
     o->all_rounds = HETI_T_TAKE(a, int64_t, n);
