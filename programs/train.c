@@ -2315,7 +2315,7 @@ static void print_way_on(const job *j) {
     print_word(j->out);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const int at = option_find(options, OPTIONS, names[i], strlen(names[i]));
-        if (!j->given[at]) continue;
+        if (!j->given[at] || (i == 0 && j->set.islands == 0)) continue; /* a checkpoint says that there were none */
         printf(options[at].kind == OPTION_FLAG ? " %s" : " %s ", names[i]);
         if (options[at].kind != OPTION_FLAG) print_word(option_text(&j->set, &options[at], buffer, sizeof buffer));
     }

@@ -70,6 +70,14 @@ wait $child
 status=$?
 report "$([ $status = 0 ] && [ "$(step_of out)" = 40 ]; echo $?)" 'SIGHUP that nohup has ignored stops nothing' "status $status, step $(step_of out)"
 
+"$program" --resume out --steps 1000000 > stopped.out 2>&1 &
+child=$!
+for _ in $(seq 1200); do grep -q '"step":41,' out/log.jsonl && break; sleep 0.05; done
+kill -TERM $child
+wait $child
+line=$(grep '^stopped after step' stopped.out)
+report "$([ "${line#*continue with: }" = "$program --resume out" ]; echo $?)" 'one that went on is stopped: the same line' "$(tail -n 3 stopped.out)"
+
 # stop_at_once DIR COMMAND...: starts it, stops it with SIGTERM once a step is logged in DIR; its last line is in line, the command it names in on
 stop_at_once() {
     local out=$1
