@@ -10,6 +10,9 @@ typedef struct islands {
     int64_t count, island;        /* 1, 0 */
     int64_t every;                /* steps between two joins */
     het_transport transport;      /* as it was opened first */
+    het_transport now;            /* as it was opened last */
+    int (*stopped)(void);         /* whether to wait no longer; NULL: never */
+    int waits;                    /* the last step's join, for whoever goes on */
     int first;                    /* it is still to be handed out */
     connect_place place;          /* over TCP, to meet again; processes 0: over MPI */
     connect_secret secret;
@@ -22,24 +25,31 @@ typedef struct islands {
 
 #define ISLANDS_FILE "islands.bin"
 
+static inline int islands_stopped(const islands *all) { return all->stopped != NULL && all->stopped(); }
+
 static inline het_result islands_open(void *user, het_transport *transport, het_error *error) {
     islands *all = (islands *)user;
     const int first = all->first;
+    het_result result = HET_OK;
     all->first = 0;
-    if (!first) return connect_open(&all->place, &all->secret, &all->logger, transport, error);
-    *transport = all->transport;
-    return HET_OK;
+    if (!first && islands_stopped(all)) return het_error_put(error, HET_ERR_CANCELLED, "it was stopped");
+    if (!first) result = connect_open(&all->place, &all->secret, &all->logger, transport, error);
+    else *transport = all->transport;
+    if (result == HET_OK) all->now = *transport;
+    return result;
 }
 
 static inline void islands_close(void *user, het_transport *transport) {
     het_error error;
-    (void)user;
+    ((islands *)user)->now.iface = NULL;
     (void)het_tcp_close(transport, &error);
 }
 
+/* Others may still be far from the join that a stopped island waits for: it leaves, as one that died. */
 static inline void islands_pause(void *user) {
     const struct timespec t = { 0, 200000 };
-    (void)user;
+    const het_transport *now = &((islands *)user)->now;
+    if (now->iface != NULL && islands_stopped((islands *)user)) now->iface->abort(now->self, HET_ERR_CANCELLED, "an island was stopped");
     (void)nanosleep(&t, NULL);
 }
 
@@ -71,6 +81,21 @@ static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
     return result;
 }
 
+/* After a step; joins where it is time to. One that is stopped while it waits makes that join when it goes on. */
+static inline het_result islands_step(islands *all, int64_t done, int64_t tokens) {
+    het_result result;
+    all->tokens += (double)tokens;
+    if (done % all->every != 0) return het_outer_poll(all->outer);
+    if (het_outer_get_info(all->outer)->rounds * all->every >= done) return HET_OK; /* it was behind, and took part in two rounds at once */
+    result = het_outer_join(all->outer, all->tokens);
+    if (result != HET_OK && islands_stopped(all) && het_outer_get_info(all->outer)->joins >= 0) {
+        result = HET_OK;
+        all->waits = het_outer_get_info(all->outer)->rounds * all->every < done;
+    }
+    if (!all->waits) all->tokens = 0;
+    return result;
+}
+
 /* steps: of the whole run. */
 static inline het_result islands_start(islands *all, het_outer_desc *desc, het_ctx *ctx, int64_t steps, het_error *error) {
     het_result result;
@@ -81,22 +106,14 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     desc->pause = islands_pause, desc->user = all;
     desc->state = all->saved, desc->state_size = all->saved_size;
     if (all->place.processes > 1) desc->open = islands_open, desc->close = islands_close;
-    else desc->transport = all->transport;
+    else desc->transport = all->now = all->transport;
     result = het_outer_create(desc, ctx, &all->outer, error);
     free(all->saved), all->saved = NULL;
     if (result == HET_OK) all->tokens = het_outer_get_info(all->outer)->trained;
     if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
-    return result;
-}
-
-/* After a step; joins where it is time to. */
-static inline het_result islands_step(islands *all, int64_t done, int64_t tokens) {
-    het_result result;
-    all->tokens += (double)tokens;
-    if (done % all->every != 0) return het_outer_poll(all->outer);
-    if (het_outer_get_info(all->outer)->rounds * all->every >= done) return HET_OK; /* it was behind, and took part in two rounds at once */
-    result = het_outer_join(all->outer, all->tokens);
-    all->tokens = 0;
+    if (result != HET_OK || all->tokens <= 0 || het_get_step(ctx) % all->every != 0) return result;
+    result = islands_step(all, het_get_step(ctx), 0); /* the join that it was stopped in */
+    if (result != HET_OK) (void)het_error_put(error, result, het_outer_error(all->outer));
     return result;
 }
 

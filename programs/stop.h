@@ -38,6 +38,8 @@ static void on_signal(int number) {
     errno = before;
 }
 
+static inline int stop_is_asked(void) { return stop_asked; }
+
 /* SIGHUP: of a terminal that is closed, which kernel and shell may both send, unless nohup has it ignored. mpirun gives SIGUSR1 on to all processes,
    maybe twice; SIGINT and SIGTERM it gives on as well, but ends them soon after. */
 static inline void catch_signals(void) {

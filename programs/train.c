@@ -1338,7 +1338,10 @@ static int save(job *j) {
 static int end_islands(job *j) {
     const int saves = j->out[0] != 0, status = saves ? save(j) : 0;
     if (status != 0) return status;
-    if (het_outer_take(j->sea.outer) != HET_OK) return fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
+    if (het_outer_take(j->sea.outer) != HET_OK) {
+        if (stop_asked && saves) j->sea.waits = 1; /* for the last joins of others */
+        return j->sea.waits ? 0 : fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
+    }
     return saves ? saver_take(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files) : 0;
 }
 
@@ -2213,13 +2216,13 @@ static int train(job *j) {
         if ((status = make_changes(j)) != 0) break;
         status = one_step(j, &info);
         if (status == 0 && s->adapt > 0 && het_get_step(j->ctx) < s->steps) status = adapt(j);
-        if (status != 0) break;
+        if (status != 0 || j->sea.waits) break;
         done = het_get_step(j->ctx);
         last = done == s->steps;
         due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
         if (s->verify > 0 && done % s->verify == 0 && (status = verify(j)) != 0) break;
         if (last && j->sea.outer != NULL) status = end_islands(j);
-        if (status == 0 && due) status = evaluate(j, &validation_loss);
+        if (status == 0 && due && !j->sea.waits) status = evaluate(j, &validation_loss);
         if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
         if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) status = save(j);
     }
@@ -2330,6 +2333,7 @@ static void print_way_on(const job *j) {
 
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
+    const int stopped = done < j->set.steps || j->sea.waits;
     uint64_t hash;
     int status = 0;
     if (j->out[0] != 0) status = save(j); /* whatever becomes of the rest */
@@ -2339,13 +2343,13 @@ static int finish(job *j) {
     if (status != 0) return status;
     if (j->out[0] != 0) {
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
-        if (done < j->set.steps) {
+        if (stopped) {
             printf("stopped after step %lld of %lld; ", (long long)done, (long long)j->set.steps);
             print_way_on(j);
         } else if (!j->set.quiet)
             printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
-    } else if (done < j->set.steps) {
+    } else if (stopped) {
         return fail(FAILED, "stopped after step %lld of %lld; %s was saved (no --out)", (long long)done, (long long)j->set.steps,
                     j->set.export_to != NULL ? "nothing but what --export asks for" : "nothing");
     }
@@ -2414,6 +2418,7 @@ static int join_islands(job *j) {
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
     if (s->island_seconds > 0 && desc.pace == 0) return fail(BAD_INPUT, "--island-seconds %g: below a microsecond", s->island_seconds);
     j->sea.every = s->islands / s->island_fragments;
+    j->sea.stopped = stop_is_asked;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     if (result != HET_OK && desc.pace == 0 && strstr(error.text, "other settings") != NULL)

@@ -67,6 +67,24 @@ done
 rm -r kept.?/step-0000001* kept.0/step-00000008
 for i in 0 1; do island $i 2 "" --resume kept.$i --islands 4; done
 ended 2; report $? 'an island whose checkpoint is older takes the weights of the other' "$hash" "$(cat out.0 out.1)"
+# Both are stopped while the fast one waits for a join, its last: it is saved, and makes that join when it goes on
+for option in '--outer-lr 0.7' '--island-bits 2'; do
+    # shellcheck disable=SC2086
+    for i in 0 1; do island $i 2 --steps 12 --islands 12 --devices cpu:1 $option; done
+    ended 2
+    whole=$hash
+    rm -rf kept.?
+    # shellcheck disable=SC2086
+    for i in 0 1; do island $i 2 --steps 12 --islands 12 --devices cpu:1@0.0$((1 + 8 * i)) $option --out kept.$i; done
+    for ((t = 0; t < 600; t++)); do grep -qs '"step":11,' kept.1/log.jsonl && grep -qs '"step":1,' kept.0/log.jsonl && break; sleep 0.05; done
+    sleep 0.3
+    kill -TERM "${child[@]:0:2}"
+    wait "${child[0]}"; status=$?
+    wait "${child[1]}"
+    report "$([ $((status + $?)) = 0 ] && grep -q '^stopped after step 12 of 12' out.1; echo $?)" "$option: stopped in a join" "$(cat out.0 out.1)"
+    for i in 0 1; do island $i 2 "" --resume kept.$i --islands 12 --devices cpu:1; done
+    ended 2; report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" "$option: which is made later, with the same bits" "$hash" "$whole" "$(cat out.0 out.1)"
+done
 "$program" "${run[@]}" --steps 12 --devices cpu:1 > out 2>&1
 for i in 0 1; do island $i 2 --steps 12 --islands 0 --devices cpu:1; done
 ended 2

@@ -108,7 +108,9 @@ typedef struct het_outer het_outer;
    Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
-/* The next fragment's join. tokens: trained since the last join, 0 .. 1e300. Threads: owner. */
+/* The next fragment's join. tokens: trained since the last join, 0 .. 1e300. Where it fails, and
+   rounds is what it was, nothing has changed: a later outer, from het_outer_state and the context
+   as it is, can make it. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens);
 /* With pace, between steps: moves what others send, so that they need not wait. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_poll(het_outer *outer);
@@ -300,7 +302,8 @@ static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t fi
 }
 
 /* The island's own deltas of a fragment; without tokens, or sense, they are 0. With what was lost,
-   at most the largest delta there was, they stay finite. */
+   at most the largest delta there was, they stay finite. What is lost now takes the place of the
+   weights, until the join is through. */
 static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
     const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
     float part[HETI_O_BLOCK];
@@ -310,11 +313,11 @@ static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
         const int64_t n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
         for (int64_t k = 0; k < n; k++) {
             part[k] = *tokens > 0 ? o->base[i + k] - o->weights[i + k] : 0.0f;
-            if (o->lost != NULL && *tokens > 0) o->lost[i + k] = part[k] += o->lost[i + k];
+            if (o->lost != NULL && *tokens > 0) o->weights[i + k] = part[k] += o->lost[i + k];
         }
         heti_o_pack(o, part, n, heti_o_data(o, o->d.island, i - first));
         heti_o_unpack(o, heti_o_data(o, o->d.island, i - first), n, part);
-        for (int64_t k = 0; k < n && o->lost != NULL && *tokens > 0; k++) o->lost[i + k] -= part[k];
+        for (int64_t k = 0; k < n && o->lost != NULL && *tokens > 0; k++) o->weights[i + k] -= part[k];
     }
     return HET_OK;
 }
@@ -544,8 +547,9 @@ static het_result heti_o_set_out(het_outer *o, int64_t begin, int64_t end) {
 }
 
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
-    const int64_t fragment = o->info.joins % o->d.fragments;
-    het_result result;
+    const int64_t fragment = o->info.joins % o->d.fragments, round = o->info.rounds;
+    const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
+    het_result result, moved;
     if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
     if (o->info.joins < 0 || (o->d.islands > 1 && o->transport.iface == NULL)) return HET_ERR_STATE; /* one failed */
     if (heti_o_when(o, o->d.island) == INT64_MAX)
@@ -555,9 +559,11 @@ HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     o->joining = 1;
     result = heti_o_play(o, tokens, result);
     o->joining = 0;
-    HETI_T_TRY(result);
-    return o->info.adopted ? heti_o_set_out(o, 0, o->parameters)
-                           : heti_o_set_out(o, o->cut[fragment], o->cut[fragment + 1]);
+    if (result != HET_OK && (o->info.joins < 0 || o->info.rounds == round)) return result;
+    if (o->lost != NULL && tokens > 0) HETI_T_COPY(o->lost + first, o->weights + first, count);
+    moved = o->info.adopted ? heti_o_set_out(o, 0, o->parameters)
+                            : heti_o_set_out(o, o->cut[fragment], o->cut[fragment + 1]);
+    return result != HET_OK ? result : moved;
 }
 
 HETRAIN_API het_result het_outer_poll(het_outer *o) {
