@@ -5280,10 +5280,12 @@ static int heti_divide_alike(const het_node *n, int *kind, int way) {
    rows of them again.
    Two rounds, each until nothing changes any more. The first takes all to be divided that the unit
    makes and does not give away, and takes back what cannot be: what a node of another kind reads or
-   writes, and the result of a product whose x is divided. The second finds what goes by heads:
-   attention's values, and whatever a node has together with them. In mlp, say, `up` is divided and
-   the activation of it, by share; `down` reads these, and its result is whole. */
+   writes, the result of a product whose x is divided, and rotations that are no multiple of the
+   model's key/value heads. The second finds what goes by heads: values of attention and of
+   rotations, and whatever a node has together with them. In mlp, say, `up` is divided and the
+   activation of it, by share; `down` reads these, and its result is whole. */
 static void heti_find_divided(const het_program *p, int *kind) {
+    const het_model_desc *m = p->unit->model;
     int i, changed;
     for (i = 0; i < p->values; i++) kind[i] = p->value[i].node >= 0 && p->value[i].out < 0 ? 2 : 0;
     do for (changed = 0, i = 0; i < p->nodes; i++) {
@@ -5296,12 +5298,13 @@ static void heti_find_divided(const het_program *p, int *kind) {
             continue;
         }
         for (int j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
+        all &= n->kind != HET_NODE_ROTARY || heti_width(p, n->x[0]) % (m->kv_heads * m->head_size) == 0;
         if (!all || (n->kind != HET_NODE_ROTARY && n->kind != HET_NODE_ATTENTION && n->kind != HET_NODE_ACTIVATION))
             changed |= heti_divide_alike(n, kind, 0);
     } while (changed);
     do for (changed = 0, i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
-        int by_heads = n->kind == HET_NODE_ATTENTION && kind[n->x[0]];
+        int by_heads = (n->kind == HET_NODE_ATTENTION || n->kind == HET_NODE_ROTARY) && kind[n->x[0]];
         if (n->kind == HET_NODE_LINEAR || n->inputs < 1 || n->outputs < 1 || !kind[n->y[0]]) continue;
         for (int j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
         by_heads |= kind[n->y[0]] == 1;

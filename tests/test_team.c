@@ -258,6 +258,17 @@ static het_result narrow_describe(const het_unit *unit, het_unit_info *info)
     het_node_output(p, het_node_residual(p, x, narrow_of(p, o, "narrow.#.o.down", "narrow.#.o.up", m->width)));
     return het_program_end(p);
 }
+/* Rotations without attention, of as many heads for each of the model's key/value heads and of others. */
+static het_result turned_describe(const het_unit *unit, het_unit_info *info)
+{
+    const int64_t d = unit->model->width, pair = unit->model->kv_heads * unit->model->head_size;
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, d), many = het_node_rotary(p, het_node_linear(p, x, "turned.#.many", 4 * pair, 0.1f));
+    const int odd = het_node_rotary(p, het_node_linear(p, x, "turned.#.odd", pair + pair / 2, 0.1f));
+    const int y = het_node_residual(p, x, het_node_linear(p, many, "turned.#.one", d, 0.1f));
+    het_node_output(p, het_node_residual(p, y, het_node_linear(p, odd, "turned.#.other", d, 0.1f)));
+    return het_program_end(p);
+}
 static het_result own_forward(const het_unit_call *call) { return het_program_forward(call); }
 static het_result stranger_describe(const het_unit *unit, het_unit_info *info)
 {
@@ -268,6 +279,8 @@ static het_result stranger_describe(const het_unit *unit, het_unit_info *info)
 static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, own_forward, het_program_backward_input,
                                         het_program_backward_weight };
 static const het_unit_iface narrow = { HETRAIN_UNIT_VERSION, "narrow attention", narrow_describe, het_program_forward,
+                                       het_program_backward_input, het_program_backward_weight };
+static const het_unit_iface turned = { HETRAIN_UNIT_VERSION, "turned", turned_describe, het_program_forward,
                                        het_program_backward_input, het_program_backward_weight };
 static const het_unit_iface stranger = { HETRAIN_UNIT_VERSION, "stranger", stranger_describe, own_forward, het_program_backward_input,
                                          het_program_backward_weight };
@@ -286,12 +299,12 @@ static void programs_of_the_user_s_work_in_any_team(void **state)
     (void)state;
     support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
     EXPECT_ERROR(het_model_units(&run.desc.model, plain, 8, &count, &error), HET_OK, error.text, "");
-    for (i = n = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x 3, head; the second layer's attention is narrow */
+    for (i = n = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x 3, head; narrow attention, turned for adapter in layer 2 */
         units[n++] = plain[i];
         if (i == 3) units[n - 1].iface = &narrow;
         if (i == 0 || i % 2 == 1) continue;
         units[n] = plain[i];
-        units[n++].iface = &adapter;
+        units[n++].iface = i == 4 ? &turned : &adapter;
     }
     run.desc.units = units;
     run.desc.unit_count = n;
