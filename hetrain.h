@@ -10682,6 +10682,16 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
+/* Whether some attention of a unit that is a program has not so many key/value heads. */
+static int heti_other_heads(const het_described_unit *u, int64_t heads) {
+    const het_program *p = &u->program;
+    int other = 0;
+    for (int i = 0; i < p->nodes; i++)
+        if (p->node[i].kind == HET_NODE_ATTENTION)
+            other |= p->value[p->node[i].x[1]].width != heads * u->unit.model->head_size;
+    return other;
+}
+
 /* Whether a team can share the units of a stage as it is to. */
 static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     const het_model_desc *model = &ctx->desc.model;
@@ -10717,6 +10727,11 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
         if (heads != 0 && heads != model->kv_heads) /* 0: a member that is alone in its group has all */
             return heti_invalid(&ctx->error, ctx->call, "the team of rank %d: group %d has %d key/value heads, the "
                                 "model has %d", stage->rank, team[i].group, heads, model->kv_heads);
+        for (int64_t u = stage->unit_begin; heads != 0 && u < stage->unit_end; u++)
+            if (heti_other_heads(&ctx->chain.unit[u], heads))
+                return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides %d key/value "
+                                 "heads, and attention of unit %d (%s) has others", ctx->call, stage->rank, heads, u,
+                                 ctx->chain.unit[u].unit.iface->name);
         heads = 0;
     }
     return HET_OK;

@@ -328,6 +328,48 @@ static void programs_of_the_user_s_work_in_any_team(void **state)
     support_run_end(&run);
 }
 
+/* Attention with twice the model's key/value heads, of which no team has numbers. */
+static het_result doubled_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t width = 2 * m->kv_heads * m->head_size;
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width), q = het_node_linear(p, x, "d.#.q", width, 0.1f);
+    const int k = het_node_linear(p, x, "d.#.k", width, 0.1f), v = het_node_linear(p, x, "d.#.v", width, 0.1f);
+    het_node_output(p, het_node_residual(p, x, het_node_linear(p, het_node_attention(p, q, k, v), "d.#.o", m->width, 0.1f)));
+    return het_program_end(p);
+}
+static const het_unit_iface doubled = { HETRAIN_UNIT_VERSION, "doubled", doubled_describe, het_program_forward,
+                                        het_program_backward_input, het_program_backward_weight };
+
+static void attention_of_other_heads_is_not_divided(void **state)
+{
+    static const layout layouts[] = { { "cp2", NULL, 2, 1 }, { "hp2", NULL, 2, 1 }, { "tp2", NULL, 2, 1 } };
+    const het_model_desc model = team_model(HET_LLAMA, 48);
+    support_result base;
+    support_run run;
+    het_unit units[8];
+    het_error error;
+    het_ctx *ctx;
+    int64_t count;
+    int k;
+    (void)state;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    EXPECT_OK(het_model_units(&run.desc.model, units, 8, &count, &error));
+    units[3].iface = &doubled;
+    run.desc.units = units;
+    run.desc.unit_count = count;
+    base = support_train(&run, "012|345");
+    support_layout_same(&base, &run, &layouts[0], "012|345"); /* by context all heads stay together */
+    for (k = 1; k < 3; k++) {
+        support_run_ranks(&run, 2);
+        support_run_plan(&run, layouts[k].plan, NULL, 1);
+        EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text,
+                     "the team of rank 0 divides 2 key/value heads|attention of unit 3 (doubled) has others");
+    }
+    support_run_end(&run);
+}
+
 /* ---- hooks that see all rows ---- */
 
 /* An edit that no row can make by itself: every row gets half of the row as far from the end. */
@@ -1108,6 +1150,7 @@ int main(void)
         cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
+        cmocka_unit_test(attention_of_other_heads_is_not_divided),
         cmocka_unit_test(whole_activations_are_shown_to_hooks),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(teams_infer_bidirectional_sequences),
