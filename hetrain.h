@@ -10692,6 +10692,16 @@ static int heti_other_heads(const het_described_unit *u, int64_t heads) {
     return other;
 }
 
+/* Whether attention in some of these units, whose model may be its own, looks ahead. */
+static int heti_is_bidirectional(const het_ctx *ctx, int64_t begin, int64_t end) {
+    int is = ctx->desc.model.causal == HET_NO;
+    for (int64_t u = begin; u < end; u++)
+        for (int i = 0; i < ctx->chain.unit[u].program.nodes; i++)
+            is |= ctx->chain.unit[u].program.node[i].kind == HET_NODE_ATTENTION &&
+                ctx->chain.unit[u].unit.model->causal == HET_NO;
+    return is;
+}
+
 /* Whether a team can share the units of a stage as it is to. */
 static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     const het_model_desc *model = &ctx->desc.model;
@@ -10714,7 +10724,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides parameter %s in %d "
                              "pieces among %d members", ctx->call, stage->rank, p->name, pieces, count);
     }
-    if (several && model->causal == HET_NO)
+    if (several && heti_is_bidirectional(ctx, stage->unit_begin, stage->unit_end))
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides the rows of attention; a "
                          "bidirectional model's can be divided by heads only", ctx->call, stage->rank);
     if (several && ctx->share.plan->slices > 1)
@@ -12401,7 +12411,7 @@ static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_take_plan(ctx));
     HETI_TRY(heti_take_cuts(ctx));
     HETI_TRY(heti_take_shard(ctx));
-    if (ctx->share.plan->slices > 1 && ctx->desc.model.causal == HET_NO)
+    if (ctx->share.plan->slices > 1 && heti_is_bidirectional(ctx, 0, ctx->chain.unit_count))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the plan (or, without one, het_desc.limits.max_slices) has "
                          "%d slices, but a bidirectional model cannot be sliced", ctx->call, ctx->share.plan->slices);
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)

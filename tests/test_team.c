@@ -370,6 +370,31 @@ static void attention_of_other_heads_is_not_divided(void **state)
     support_run_end(&run);
 }
 
+/* A unit's own model may be bidirectional where the others' is not. */
+static void bidirectional_units_are_not_cut(void **state)
+{
+    const het_model_desc model = team_model(HET_LLAMA, 48);
+    het_model_desc other = model;
+    support_run run;
+    het_unit units[8];
+    het_error error;
+    het_ctx *ctx;
+    int64_t count;
+    (void)state;
+    other.causal = HET_NO;
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    EXPECT_OK(het_model_units(&run.desc.model, units, 8, &count, &error));
+    units[3].model = &other;
+    run.desc.units = units;
+    run.desc.unit_count = count;
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "cp2", NULL, 1);
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "can be divided by heads only");
+    support_run_plan(&run, "hp2", NULL, 2);
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2 slices|a bidirectional model cannot be sliced");
+    support_run_end(&run);
+}
+
 /* ---- hooks that see all rows ---- */
 
 /* An edit that no row can make by itself: every row gets half of the row as far from the end. */
@@ -1150,7 +1175,7 @@ int main(void)
         cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
-        cmocka_unit_test(attention_of_other_heads_is_not_divided),
+        cmocka_unit_test(attention_of_other_heads_is_not_divided), cmocka_unit_test(bidirectional_units_are_not_cut),
         cmocka_unit_test(whole_activations_are_shown_to_hooks),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(teams_infer_bidirectional_sequences),
