@@ -10,6 +10,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog"; done > text
 export STANDIN_DEVICES=3
+unset CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS # the program sets them
 options=(--data text --model llama:layers=2,width=16,heads=2,context=16 --sequences 1 --micro-batches 4 --granule 1 --steps 2 --hash)
 launcher=(env -u RANK -u WORLD_SIZE -u LOCAL_RANK -u LOCAL_WORLD_SIZE)
 

@@ -842,6 +842,8 @@ int main(void)
         cmocka_unit_test(an_error_from_elsewhere),
 #endif
     };
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 1); /* as a program does before CUDA starts */
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     if (cards() < 2) {
         printf("1..0 # skipped: there are %d CUDA devices, groups need two\n", cards());
         return 0;

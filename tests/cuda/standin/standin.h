@@ -5,7 +5,8 @@
    Streams, memory and the thread's current device must belong together, as on the real thing. What is given to a stream while it is captured does
    not run but goes into the graph, arguments as they are then; meanwhile its thread may not allocate, free, ask for progress or have a host function
    run, whose argument would be another when the graph runs. Collectives of NCCL run when the streams of all members have come to them, and must
-   agree in kind, count, type and root. */
+   agree in kind, count, type and root. A communicator is refused where the environment lets CUDA hold one back behind another (hetrain_nccl.c,
+   SIDE BY SIDE). */
 #ifndef STANDIN_H
 #define STANDIN_H
 

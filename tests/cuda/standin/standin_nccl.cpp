@@ -263,6 +263,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+static int is_set(const char *variable, const char *value) { return getenv(variable) != nullptr && strcmp(getenv(variable), value) == 0; }
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     guard g(gpu.lock);
@@ -271,6 +273,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     NCCL_CALL();
     memcpy(&number, id.internal, sizeof number);
     NCCL_CHECK(number > 0 && number <= net.ids, "ncclCommInitRankConfig: no such id");
+    NCCL_CHECK(is_set("CUDA_MODULE_LOADING", "EAGER") && is_set("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+               "NCCL: kernels are loaded late, or streams share queues");
     NCCL_CHECK(config != nullptr && config->size == sizeof *config && config->blocking == 0,
                "ncclCommInitRankConfig: only non-blocking communicators are played");
     std::shared_ptr<clique> &c = net.cliques[number];
