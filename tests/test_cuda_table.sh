@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/cuda/table.sh, the last part of tests/cuda/on_gpu.sh, on files made up here: every kind of row, above, between and below its limits, and what is
-# not there. Where Python has PyTorch, tests/cuda/torch_cuda.py runs small on the CPU as well, and names its measurements as the table does. Prints TAP.
+# tests/cuda/table.sh, the last part of tests/cuda/on_gpu.sh, on files made up here: every kind of row, above, between and below its limits, and what
+# is not there; on_gpu.sh itself, with programs that fail or end it; bench_cuda on the stand-in, where an op fails. Where Python has PyTorch,
+# tests/cuda/torch_cuda.py runs small on the CPU as well, and names its measurements as the table does. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
 work=$(mktemp -d)
@@ -89,6 +90,53 @@ shows 'step_gpt2:1558m_bf16_fast, thousands/s' 4.7e+04 - - - 47.00 - 48 53 below
 shows 'linear_forward_8192x8192_bf16 (timed)' 800 TFLOP/s '100 %' - -
 report "$(grep -q "^$asked asked for: 11 reached, 7 below, $((asked - 18)) not measured\$" "$work/table"; echo $?)" 'they are counted' \
     "$(grep 'asked for:' "$work/table")"
+
+# ---- on_gpu.sh with programs made up here: what fails, hangs or is not there leaves the rest, and what was finished is kept ----
+root=$work/root
+mkdir -p "$root/tests/cuda" "$root/build/standin" "$root/build/tests" "$root/path"
+cp tests/cuda/on_gpu.sh tests/cuda/table.sh "$root/tests/cuda"
+cat > "$root/build/standin/bench_cuda" <<'PROGRAM'
+#!/bin/bash
+case $1 in
+    count) echo '{"model":"one"}'; echo '{"op":"adamw","shape":[8,0,0],"calls":2,"ms":3,"least":1,"bytes":8e9,"flops":0}' ;;
+    steps) echo '{"name":"step_gpt2:124m_bf16_fast","ms":1,"rate":480000,"unit":"tokens/s"}' ;;
+    ops) seq -f '{"name":"op_%g","ms":1,"rate":100,"unit":"GB/s"}' 300 ;;
+    *) [ -z "$ENDS" ] || kill -KILL "$(ps -o ppid= -p $PPID)"; echo 'no products'; exit 1 ;;
+esac
+PROGRAM
+timeout=$(command -v timeout)
+printf '#!/bin/bash\necho "$1 $2" >> "%s/limits"\nexec "%s" "$@"\n' "$work" "$timeout" > "$root/path/timeout"
+chmod +x "$root/build/standin/bench_cuda" "$root/path/timeout"
+call() { TMPDIR=$work PATH=$root/path:$PATH STANDIN=1 bash "$root/tests/cuda/on_gpu.sh" "$1" "$work/$1" > "$work/said" 2>&1; }
+call speed
+report "$([ $? = 1 ] && grep -q '^build  *FAILED' "$work/said" && grep -q '^benchmark of products  *FAILED .*: no products' "$work/said" &&
+    grep -q '^benchmark of ops  *passed' "$work/said"; echo $?)" 'what cannot be built, or fails, leaves the rest' "$(cat "$work/said")"
+tail -c 8000 "$work/said" > "$work/last"
+report "$(grep -q '^asked for .*reached' "$work/last" && grep -q '^step_gpt2:124m.* 480.00 .*good' "$work/last" &&
+    tail -n 1 "$work/last" | grep -q ' seconds, [1-9][0-9]* failed'; echo $?)" 'ratios come last, in under 8,000 characters' "$(cat "$work/last")"
+report "$(tar -tzf "$work/speed/speed.logs.tar.gz" | grep -q build.txt && grep -q '^    adamw  *2 calls' "$work/speed/speed.txt"; echo $?)" \
+    'logs and the table of ops are kept' "$(ls "$work/speed")" "$(cat "$work/speed/speed.txt")"
+{ ENDS=1 call tune; } 2> /dev/null
+report "$([ $? -gt 1 ] && tar -tzf "$work/tune/tune.logs.tar.gz" | grep -q build.txt; echo $?)" 'what a call has finished is kept whenever it ends' \
+    "$(cat "$work/said")"
+call right
+call anchor
+call rows
+for phase in speed right anchor tune rows; do
+    files=$(ls "$work/$phase")
+    report "$([ "$(wc -l <<< "$files")" -le 8 ] && [ -s "$work/$phase/$phase.txt" ]; echo $?)" "$phase: at most 8 files" "$files"
+done
+report "$([ -s "$work/limits" ] && ! grep -qv '^-k 10$' "$work/limits"; echo $?)" 'what does not end is killed' "$(sort -u "$work/limits")"
+
+# ---- bench_cuda: an op that fails leaves the others ----
+bench=${BUILD:-build}/standin/bench_cuda
+if [ -x "$bench" ]; then
+    STANDIN_FAIL=300 ASAN_OPTIONS=detect_leaks=0 timeout 100 "$bench" ops --small > "$work/ops" 2> "$work/errors"
+    report "$([ $? = 1 ] && grep -q '"copy"' "$work/ops" && grep -q '"adamw"' "$work/ops" && grep -q 'told by' "$work/errors"; echo $?)" \
+        'an op that fails leaves the others to be measured' "$(cat "$work/errors" "$work/ops")"
+else
+    leave_out "bench_cuda fails: $bench has not been built"
+fi
 
 # ---- the names are those of the programs ----
 for name in copy norm_backward cross_entropy adamw linear_forward_ linear_backward_input_ linear_backward_weight_ attention_ step_; do

@@ -53,7 +53,7 @@ struct machine {
     std::vector<region> pinned;
     std::vector<CUstream_st *> streams;
     standin_count count;
-    int64_t fail_at = -1, next = 0;
+    int64_t fail_at = getenv("STANDIN_FAIL") != nullptr ? atoll(getenv("STANDIN_FAIL")) : -1, next = 0;
     int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
     int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, old = 0, refuse = 0, open = 0;
     uint64_t clock = 0;

@@ -32,7 +32,8 @@ typedef struct standin_count {
 #include <functional>
 
 void standin_reset(int devices);             /* nothing may be live. Programs that never call it have STANDIN_DEVICES cards, or one */
-void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
+void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none. Programs that never call it
+                                                fail in call number STANDIN_FAIL, or in none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
 void standin_refuse(int how);                /* cuBLASLt refuses GELU: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic;
                                                 3: at the call; 4: its candidates have a bad state */
