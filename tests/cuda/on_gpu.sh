@@ -89,27 +89,40 @@ bench() { # bench SECONDS NAME LOG ARGUMENTS...
     try "$seconds" "$name" "$log" "$programs/bench_cuda" "$@" "${small[@]}"
 }
 
-# Which op takes what, over whole steps, most first.
+# Which op takes what, over whole steps.
 count_steps() {
     local number=0 one
     for one in "${counts[@]}"; do
         number=$((number + 1))
         # shellcheck disable=SC2086
         try 60 "op timer, ${one%% *}" "op_timer_$number.jsonl" "$programs/bench_cuda" count $one
-        command -v python3 > /dev/null && python3 - "$folder/op_timer_$number.jsonl" >> "$table" <<'PY'
-import json, sys
-lines = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
-ops = {}
-for op in lines[1:]:
-    o = ops.setdefault(op["op"], [0, 0.0, 0.0, 0.0])
-    for i, value in enumerate((op["calls"], op["calls"] * op["least"], op["bytes"], op["flops"])):  # the first calls load kernels
-        o[i] += value
-whole = sum(o[1] for o in ops.values()) or 1.0
-for name, (calls, ms, size, flops) in sorted(ops.items(), key=lambda o: -o[1][1])[:16]:
-    print("    %-28s %6d calls %9.3f ms %5.1f %% %8.1f GB/s %8.2f TFLOP/s" % (name, calls, ms, 100 * ms / whole, size / ms / 1e6 if ms else 0,
-                                                                      flops / ms / 1e9 if ms else 0))
-PY
     done
+}
+
+# The same as a table, by op and shape, most first: also the share of the fastest copy, or of the fastest product, whichever is more.
+count_table() {
+    command -v python3 > /dev/null && python3 - "$folder" >> "$table" <<'PY'
+import glob, json, os, sys
+def lines(name):
+    path = os.path.join(sys.argv[1], name)
+    return [json.loads(line) for line in open(path) if line.startswith("{")] if os.path.exists(path) else []
+measured = lines("bench_ops.jsonl") + lines("bench_gemm.jsonl")
+copy = max([1e9 * m["rate"] for m in measured if m["name"] == "copy"], default=0.0)
+peak = max([1e12 * m["rate"] for m in measured if m["unit"] == "TFLOP/s"], default=0.0)
+for path in sorted(glob.glob(os.path.join(sys.argv[1], "op_timer_*.jsonl"))):
+    ops = {}
+    for op in lines(os.path.basename(path))[1:]:
+        o = ops.setdefault((op["op"], "x".join(str(n) for n in op["shape"] if n)), [0, 0.0, 0.0, 0.0])
+        for i, value in enumerate((op["calls"], op["calls"] * op["least"], op["bytes"], op["flops"])):  # the first calls load kernels
+            o[i] += value
+    whole = sum(o[1] for o in ops.values()) or 1.0
+    print(os.path.basename(path))
+    for (name, shape), (calls, ms, size, flops) in sorted(ops.items(), key=lambda o: -o[1][1])[:32]:
+        seconds = ms / 1e3 or 1.0
+        share = max(size / seconds / copy if copy else 0.0, flops / seconds / peak if peak else 0.0)
+        print("    %-28s %-18s %6d calls %9.3f ms %5.1f %% %8.1f GB/s %8.2f TFLOP/s %8s" % (
+            name, shape, calls, ms, 100 * ms / whole, size / seconds / 1e9, flops / seconds / 1e12, "%.0f %%" % (100 * share) if share else "-"))
+PY
 }
 
 phase_speed() {
@@ -120,6 +133,7 @@ phase_speed() {
     count_steps
     bench 60 'benchmark of products' bench_gemm.jsonl gemm
     bench 90 'benchmark of ops' bench_ops.jsonl ops
+    count_table
     command -v ncu > /dev/null && [ -z "$STANDIN" ] && try 90 'ncu over two layers' ncu.csv ncu --clock-control none --csv --metrics \
         gpu__time_duration.sum,dram__bytes.sum,smsp__inst_issued.sum,sm__inst_executed_pipe_tensor.sum,l1tex__data_bank_conflicts_pipe_lsu.sum \
         "$programs/bench_cuda" count gpt2:layers=2,width=768,heads=12,vocab=50257,context=1024 16 1024 1
