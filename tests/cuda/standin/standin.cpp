@@ -953,6 +953,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Told what it is aligned by, up to 256: an algorithm for less is slower. */
+static int told(const void *pointer, uint64_t bytes)
+{
+    return bytes >= 256 || (bytes > 0 && reinterpret_cast<uintptr_t>(pointer) % (2 * bytes) != 0);
+}
+
 static int aligned(const void *pointer, uint64_t bytes) { return bytes == 0 || reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
@@ -988,6 +994,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3])
                && aligned(c, algo->data[ALGO_ALIGNMENT + 2]),
                "cublasLtMatmul: alignment");
+    BLAS_CHECK(told(a, algo->data[ALGO_ALIGNMENT]) && told(b, algo->data[ALGO_ALIGNMENT + 1]), "cublasLtMatmul: operands lie better than was told");
     if (gpu.refuse == 3 && is_tail(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
     gpu.count.products++;
     gpu.count.fused += with_aux;
