@@ -1031,6 +1031,57 @@ static void many_small_copies(void **)
     stand_down();
 }
 
+/* ---- rows of the head ---- */
+
+static int32_t few_rows(void *self, const het_op *op)
+{
+    return (op->kind != HET_OP_CROSS_ENTROPY || op->u.cross_entropy.rows <= 1) && het_cuda_device()->supports(self, op);
+}
+
+/* Three granules, two of which are longer than a granule may be: one forward product and one of dx for all, or for each where a device takes few
+   rows; the same bits. A device takes as many rows as 1 GiB of logits. */
+static void the_head_takes_many_rows(void **)
+{
+    static const int64_t vocabs[] = { 41, 32000, 50257, 151936 };
+    het_device_iface few = *het_cuda_device();
+    het_model_desc model = support_model(HET_GPT2);
+    het_op op;
+    support_run run;
+    rig r;
+    few.supports = few_rows;
+    stand_in(1);
+    model.layers = 1;
+    support_run_start(&run, &model, 1, "40,40,40,40,40,40,40,40|40,40,40,40,40,40,40,40|40,40,40,40,40,40,40,40");
+    run.desc.dtype = HET_BF16;
+    run.desc.optimizer.epsilon = 1e-3f;
+    support_run_ranks(&run, 1);
+    run.device[0].iface = het_cuda_device();
+    const trained many = train(&run, "012");
+#ifdef HETC_EMULATED
+    const int64_t products = standin_counted().products;
+#endif
+    run.device[0].iface = &few;
+    expect_equal(many, train(&run, "012"));
+#ifdef HETC_EMULATED
+    assert_int_equal(standin_counted().products - products, products + 2 * 2 * 2); /* attempts, both ways, pieces more */
+#endif
+    support_run_end(&run);
+    rig_start(&r, 0);
+    for (const int64_t vocab : vocabs) {
+        const int64_t pitch = (vocab + 127) / 128 * 128;
+        memset(&op, 0, sizeof op);
+        op.kind = HET_OP_CROSS_ENTROPY;
+        op.bf16 = HET_BF16_X | HET_BF16_DX;
+        op.u.cross_entropy.vocab = vocab;
+        op.u.cross_entropy.rows = (INT64_C(1) << 30) / (2 * pitch) + 1;
+        assert_false(r.d->supports(r.self, &op));
+        op.u.cross_entropy.rows = (INT64_C(1) << 30) / (2 * pitch) * 19 / 20;
+        if (vocab > 128) assert_true(r.d->supports(r.self, &op));
+    }
+    rig_end(&r);
+    stand_down();
+}
+
 /* One queue runs behind another's event. */
 static void queues_wait_for_events(void **)
 {
@@ -1794,7 +1845,8 @@ static void cards_that_are_not_there(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events), cmocka_unit_test(queues_that_go_first),
+        cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(the_head_takes_many_rows),
+        cmocka_unit_test(queues_wait_for_events), cmocka_unit_test(queues_that_go_first),
         cmocka_unit_test(parts_of_a_card),
         cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(rows_with_room_for_chunks), cmocka_unit_test(more_shapes_than_places),
         cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
