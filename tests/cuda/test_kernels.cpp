@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -176,14 +177,19 @@ static void run_ok(het_result result, const char *what, int line)
 
 static float float_of(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 
+static std::map<std::pair<std::string, double>, double> worst; /* errors, by what they are of and the tolerance there */
+
 static void close_to(const char *what, const float *got, const float *wanted, int64_t count, double tolerance, double least = 0)
 {
+    double &top = worst[{ what, tolerance }];
     double square = 0;
     for (int64_t i = 0; i < count; i++) if (std::isfinite(wanted[i])) square += double(wanted[i]) * double(wanted[i]);
     const double scale = std::max(least, count > 0 ? sqrt(square / double(count)) : 0); /* least: where all may cancel */
     for (int64_t i = 0; i < count; i++) {
         const double error = fabs(double(got[i]) - double(wanted[i]));
         if (support_bits(got[i]) == support_bits(wanted[i]) || (std::isnan(got[i]) && std::isnan(wanted[i]))) continue;
+        const double share = error / (fabs(double(wanted[i])) + scale);
+        if (share > top) top = share;
         if (!(error <= tolerance * (fabs(double(wanted[i])) + scale)))
             fail_msg("%s: element %lld of %lld is %.9g, the CPU has %.9g", what, (long long)i, (long long)count, double(got[i]), double(wanted[i]));
     }
@@ -227,6 +233,8 @@ static int start_devices(void **)
 static int end_devices(void **)
 {
     cpu_op->destroy(cpu);
+    for (const auto &[at, error] : worst)
+        print_message("%s: off by %.1e at most, where %.1e is allowed\n", at.first.c_str(), error, at.second);
     return broken_guards;
 }
 
