@@ -15874,13 +15874,14 @@ static int64_t heti_infer_rows(const het_ctx *ctx, int64_t pipeline) {
 
 static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
+    const int ahead = heti_is_bidirectional(ctx, 0, ctx->chain.unit_count);
     const int64_t held = heti_min(ctx->share.tokens[pipeline], ctx->desc.model.context),
-                  most = ctx->desc.model.causal == HET_NO ? heti_min(held, heti_infer_rows(ctx, pipeline)) : held;
+                  most = ahead ? heti_min(held, heti_infer_rows(ctx, pipeline)) : held;
     HETI_TRY(heti_check_torn(ctx));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_infer: %d tokens after %d, at least 1 after 0; or token or logits NULL", count, past);
-    if (ctx->desc.model.causal == HET_NO && past > 0)
+    if (ahead && past > 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
     if (count > most || past > most - count)

@@ -376,10 +376,12 @@ static void bidirectional_units_are_not_cut(void **state)
     const het_model_desc model = team_model(HET_LLAMA, 48);
     het_model_desc other = model;
     support_run run;
+    static const int32_t token[2] = { 1, 2 };
     het_unit units[8];
     het_error error;
     het_ctx *ctx;
     int64_t count;
+    float *logits;
     (void)state;
     other.causal = HET_NO;
     support_run_start(&run, &model, 1, SUPPORT_SHORT);
@@ -392,6 +394,19 @@ static void bidirectional_units_are_not_cut(void **state)
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "can be divided by heads only");
     support_run_plan(&run, "hp2", NULL, 2);
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2 slices|a bidirectional model cannot be sliced");
+    support_run_end(&run);
+
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    units[3].model = &other;
+    run.desc.units = units;
+    run.desc.unit_count = count;
+    ctx = support_create(&run.desc);
+    logits = (float *)malloc((size_t)model.vocab * sizeof *logits);
+    assert_non_null(logits);
+    EXPECT_OK(het_infer(ctx, token, 2, 0, logits));
+    EXPECT_ERROR(het_infer(ctx, token, 1, 2, logits), HET_ERR_INVALID, het_last_error(ctx), "past is 2|whole sequences");
+    free(logits);
+    het_destroy(ctx);
     support_run_end(&run);
 }
 
