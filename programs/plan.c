@@ -94,7 +94,7 @@ typedef struct problem {
     het_plan *plan, lists;
     het_schedule *schedule;
     het_costs costs;
-    het_stage_cost *stage;
+    het_stage_cost *stage, *member; /* member: with --cluster, of teams */
     het_block_cost *block;
     het_rank_cost *rank;
     het_cluster *cluster;
@@ -477,12 +477,25 @@ static int read_cluster(settings *s, problem *p) {
     return 0;
 }
 
+/* What a device of that speed takes for a stage. */
+static void slow_down(const het_stage_cost *stage, double speed, het_stage_cost *to) {
+    *to = *stage;
+    to->forward.token /= speed;
+    to->backward.token /= speed;
+    to->input.token /= speed;
+    to->weight.token /= speed;
+}
+
 /* Rank r is device r; the cluster's seconds become the unit of the costs. */
 static int cluster_costs(const settings *s, problem *p) {
     const double unit = unit_of(s);
+    het_stage_cost *members;
+    int64_t count, all = 0;
+    for (int64_t i = 0; i < p->plan->stages; i++, all += count) (void)het_plan_team(p->plan, p->plan->stage[i].rank, &count);
     p->rank = ROOM(het_rank_cost, p->cluster->ranks);
     p->group_of = ROOM(int64_t, p->cluster->ranks);
-    if (p->rank == NULL || p->group_of == NULL) return fail(FAILED, "out of memory");
+    p->member = members = ROOM(het_stage_cost, all);
+    if (p->rank == NULL || p->group_of == NULL || p->member == NULL) return fail(FAILED, "out of memory");
     for (int64_t i = 0; i < p->cluster->ranks; i++) {
         p->group_of[i] = p->cluster->device[i].group;
         p->rank[i].step = 1 / p->cluster->device[i].speed;
@@ -497,13 +510,11 @@ static int cluster_costs(const settings *s, problem *p) {
     for (int64_t i = 0; p->cluster->link != NULL && i < p->cluster->ranks * p->cluster->ranks; i++)
         p->cluster->link[i].latency /= unit, p->cluster->link[i].bandwidth *= unit;
     for (int64_t i = 0; i < p->plan->stages; i++) {
-        const double speed = p->cluster->device[p->plan->stage[i].rank].speed;
-        het_stage_cost *c = &p->stage[i];
-        c->forward.token /= speed;
-        c->backward.token /= speed;
-        c->input.token /= speed;
-        c->weight.token /= speed;
+        const het_team_member *team = het_plan_team(p->plan, p->plan->stage[i].rank, &count);
+        for (int64_t k = 0; k < count && count > 1; k++, members++) slow_down(&p->stage[i], p->cluster->device[team[k].rank].speed, members);
+        slow_down(&p->stage[i], p->cluster->device[p->plan->stage[i].rank].speed, &p->stage[i]);
     }
+    p->costs.member = p->member;
     p->costs.rank = p->rank;
     p->costs.group = p->cluster->group;
     p->costs.groups = p->cluster->groups;
@@ -1415,6 +1426,7 @@ static int program(int argc, char **argv) {
     free(p.lists.state_share);
     free(p.lists.slice_share);
     free(p.stage);
+    free(p.member);
     free(p.block);
     free(p.tokens);
     free(p.sequences);

@@ -87,6 +87,9 @@ gives '{"makespan":275,"span":275,' --simulate 1f1b --cluster alike.json --unit 
 gives '*"late_most":3,"late":1.1875}' --simulate pipedream --ranks 4 --micro-batches 8 --updates 8 --cost F=1,B=2,W=1,link=0
 # a message takes 2 + 8 / 4 (M is 1,000,000); the second device works for 10 on each micro-batch: 2 + 4 + 20 + 4 + 3
 gives '{"makespan":33,' --simulate gpipe --cluster slow.json --micro-batches 2 --cost F=2,B=3,bytes=8
+# of a team each has half of 24: the second device takes 24 for it; a third of it 16
+gives '{"makespan":24,' --simulate gpipe --cluster slow.json --plan cp2 --micro-batches 1 --cost F=8,B=16
+gives '{"makespan":16,' --simulate gpipe --cluster slow.json --plan cp:2,1 --micro-batches 1 --cost F=8,B=16
 # 16 of F, and once out of the left pair and once back into it: 64 / 8 + 3 each
 gives '{"makespan":38,' --simulate gpipe --cluster pairs.json --unit s --micro-batches 1 --cost F=4,B=0,bytes=64
 # the bubble published for these numbers is 0.2431
