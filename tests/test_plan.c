@@ -392,6 +392,7 @@ static void plan_errors(void **state)
         { NULL, "Et|t|tm|L", HET_ERR_UNSUPPORTED, "byte 6|multi-token" },
         { NULL, "E(t|)L", HET_ERR_FORMAT, "byte 1|no *n" },
         { NULL, "E(t|*3L", HET_ERR_FORMAT, "byte 1|')'" },
+        { NULL, "cp:4294967296,2147483648,1,1", HET_ERR_FORMAT, "byte 13: no share below 2^31 at" },
         { NULL, "E((t|)*2)*2L", HET_ERR_FORMAT, "byte 2" },
         { NULL, "E()*3L", HET_ERR_FORMAT, "byte 1|empty group" },
         { NULL, "E( , )*3L", HET_ERR_FORMAT, "byte 1|empty group" },

@@ -1689,7 +1689,7 @@ static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
 static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
     for (s->team = 0;;) {
         const int64_t share = heti_p_short_number(r);
-        if (share < 0) return heti_p_short_fail(r, r->at, "no share");
+        if (share < 0 || share > HETI_P_PLANS_COUNT) return heti_p_short_fail(r, r->at, "no share below 2^31");
         if (s->team == HETRAIN_MAX_TEAM)
             return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %i ranks",
                                HETRAIN_MAX_TEAM);
