@@ -393,6 +393,7 @@ static void plan_errors(void **state)
         { NULL, "E(t|)L", HET_ERR_FORMAT, "byte 1|no *n" },
         { NULL, "E(t|*3L", HET_ERR_FORMAT, "byte 1|')'" },
         { NULL, "cp:4294967296,2147483648,1,1", HET_ERR_FORMAT, "byte 13: no share below 2^31 at" },
+        { NULL, "dp2147483648xpp2147483648xcp2", HET_ERR_INVALID, "2147483648 pipelines|4294967294 ranks|there are 4" },
         { NULL, "E((t|)*2)*2L", HET_ERR_FORMAT, "byte 2" },
         { NULL, "E()*3L", HET_ERR_FORMAT, "byte 1|empty group" },
         { NULL, "E( , )*3L", HET_ERR_FORMAT, "byte 1|empty group" },

@@ -1782,7 +1782,7 @@ static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
     if (s->data == 0) s->data = ranks / s->pipe;
     if (s->data * s->pipe != ranks || s->pipe == 0)
         return HETI_P_BAD(r, "het_plan_read: %d pipelines over %d ranks each make %d ranks, there are %d", s->data,
-                          s->pipe * s->team, s->data * s->pipe * s->team, r->desc.ranks);
+                          s->pipe * s->team, heti_p_min(s->data * s->pipe, INT32_MAX) * s->team, r->desc.ranks);
     if (s->cut == HETI_P_CUT_EVEN) s->stages = s->pipe * s->each;
     if (s->stages > r->desc.units)
         return HETI_P_BAD(r, "het_plan_read: too many stages: %d for %d units", s->stages, r->desc.units);
