@@ -180,6 +180,15 @@ static void json(void **state)
     het_plan_free(plan);
     het_plan_free(again);
     support_buffer_end(&buffer);
+    plan = read_plan(&desc,
+                     "{\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,8]}]}],"
+                     "\"teams\":[{\"ranks\":[2],\"heads\":[[0]],\"split\":\"columns\"}]}"); /* a member alone has all heads */
+    again = read_plan(&desc, plan_text(plan, &buffer));
+    same_plans(plan, again);
+    assert_true(again->members == 1 && again->member[0].heads == 0 && again->member[0].columns == 1);
+    het_plan_free(plan);
+    het_plan_free(again);
+    support_buffer_end(&buffer);
     plan = read_plan(&desc, "{\"slices\":5,\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}");
     assert_int_equal(plan->slices, 5);
     assert_true(plan->slice_share[4] == 1.0);

@@ -1920,7 +1920,7 @@ static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
     int64_t count;
     for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = het_plan_team(plan, plan->member[i].rank, &count);
-        int heads = 0;
+        int heads = team->columns != 0; /* which reading would divide otherwise */
         heti_t_put(out, i > 0 ? ",\n    {" : ",\n  \"teams\": [\n    {");
         for (int64_t k = 0; k < count; k++)
             heti_p_plans_put(out, k, "\"ranks\": [", HETI_T_CAST(double, team[k].rank));
