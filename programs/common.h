@@ -467,6 +467,16 @@ static inline int options_idle(const option *table, int count, const unsigned ch
     return 0;
 }
 
+static inline void write_json_string(FILE *file, const char *text) {
+    fputc('"', file);
+    for (; *text != 0; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if ((unsigned char)*text < 32) fprintf(file, "\\u%04x", (unsigned)*text);
+        else fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
 /* A word of a command line, quoted where a shell would read something else. */
 static inline void print_word(const char *text) {
     const char *c;

@@ -929,11 +929,12 @@ static int print_ops(const settings *s, const problem *p, const het_profile *pro
                     const het_op_price op = het_hardware_price(&hardware->device[i], d, u, n, (het_action_kind)calls[c + 1], tokens, pairs);
                     const char *unit = profile->kind[profile->unit[u]].name, *bound = op.memory_bound ? "bytes" : "operations";
                     if (op.name == NULL) continue;
-                    if (s->json)
-                        printf("%s{\"device\":\"%s\",\"unit\":\"%s\",\"call\":\"%c\",\"op\":\"%s\",\"operations\":%.0f,\"bytes\":%.0f,\"us\":%.6g,"
-                               "\"bound\":\"%s\"}", written++ > 0 ? "," : "", hardware->device[i].name, unit, calls[c], op.name, op.flops, op.bytes,
-                               1e6 * op.seconds, bound);
-                    else printf("%-12s %-12s %-4c %-12s %12.4g %12.4g %10.2f  %s\n", hardware->device[i].name, unit, calls[c], op.name, op.flops,
+                    if (s->json) {
+                        printf("%s{\"device\":", written++ > 0 ? "," : "");
+                        write_json_string(stdout, hardware->device[i].name);
+                        printf(",\"unit\":\"%s\",\"call\":\"%c\",\"op\":\"%s\",\"operations\":%.0f,\"bytes\":%.0f,\"us\":%.6g,\"bound\":\"%s\"}",
+                               unit, calls[c], op.name, op.flops, op.bytes, 1e6 * op.seconds, bound);
+                    } else printf("%-12s %-12s %-4c %-12s %12.4g %12.4g %10.2f  %s\n", hardware->device[i].name, unit, calls[c], op.name, op.flops,
                                 op.bytes, 1e6 * op.seconds, bound);
                 }
         }

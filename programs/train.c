@@ -1190,16 +1190,6 @@ static int configure_context(job *j) {
 
 /* ---- checkpoints: OUT/step-..., see >>checkpoint_api of hetrain_files.h ------------------------------------------------ */
 
-static void write_json_string(FILE *file, const char *text) {
-    fputc('"', file);
-    for (; *text != 0; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', file);
-        if ((unsigned char)*text < 32) fprintf(file, "\\u%04x", (unsigned)*text);
-        else fputc(*text, file);
-    }
-    fputc('"', file);
-}
-
 static void write_options(FILE *file, const job *j, int all, const char *separator) {
     char buffer[64];
     int first = 1;

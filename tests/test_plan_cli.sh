@@ -435,6 +435,8 @@ for shape in '16 1' '4 8'; do
 done
 "$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops > ops
 report "$(grep -q '^two  *head  *F  *linear .* operations$' ops; echo $?)" '--ops says what bounds each op' "$(head -n 5 ops)"
+sed 's/"name":"two"/"name":"t\\"wo"/' hardware.json > named.json
+gives '*,{"device":"t\"wo","unit":' --hardware named.json --model gpt2:124m --micro-batches 4 --ranks 1 --plan dp --simulate 1f1b --ops
 "$plan" "${hardware[@]}" --devices one,two --seconds 0.2 --front 3 --json > out 2> err
 report "$(python3 -c 'import json
 front = json.load(open("out"))["front"]
