@@ -1583,6 +1583,8 @@ static void lengths_of_slices(void **state)
     assert_true(slices == 1 && length[0] == 4 && seconds == 42);
     EXPECT_ERROR(het_slice_lengths(&cost, 0, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "0 granules|4096");
     EXPECT_ERROR(het_slice_lengths(NULL, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "NULL");
+    cost.base = 1e300;
+    EXPECT_ERROR(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "none below 1e300");
     cost.pair = -1;
     EXPECT_ERROR(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "-1");
 }

@@ -4429,9 +4429,9 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
         *slices = count;
         HETI_T_COPY(length, s.tried, count);
     }
-    *seconds = best;
+    if (best < HETI_P_NEVER) *seconds = best;
     heti_t_arrays_free(&s.arena, &own);
-    return HET_OK;
+    return best < HETI_P_NEVER ? HET_OK : heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: none below 1e300");
 }
 
 /* =================================================================================================
