@@ -26,6 +26,8 @@ for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
         report $? 'with the encoder in the bubbles ranks are idle for less long, and train the same weights' "$(tail -n 5 output)" ;;
     esac
 done
+"$programs/ecg" 2 1 > output 2>&1
+report $? 'ecg: as few steps as it takes' "$(tail -n 3 output)"
 while IFS='|' read -r wrong word; do
     # shellcheck disable=SC2086 # a program and its arguments
     "$programs"/$wrong > output 2> error < /dev/null
