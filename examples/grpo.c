@@ -141,8 +141,8 @@ int main(int argc, char **argv) {
     const int rounds = argc > 1 ? atoi(argv[1]) : 40;
     const char *train = argc > 2 ? argv[2] : "01100";
     outcome o = { 0, 0, { 0, 0 }, 0 };
-    if (strlen(train) != RANKS || strspn(train, "01") != RANKS || strchr(train, '0') == NULL || strchr(train, '1') == NULL || rounds < 1)
-        return fprintf(stderr, "grpo [ROUNDS [TRAINERS]]: at least 1 round; TRAINERS has %d digits 0 and 1, of both at least one\n", (int)RANKS), 2;
+    if (strlen(train) != RANKS || strspn(train, "01") != RANKS || !strchr(train, '0') || !strchr(train, '1') || rounds < 1 || rounds > 1000000)
+        return fprintf(stderr, "grpo [ROUNDS [TRAINERS]]: 1 to 1000000 rounds; TRAINERS has %d digits 0 and 1, of both at least one\n", RANKS), 2;
     if (run(train, rounds, &o) != HET_OK) return 1;
     printf("%d rounds: mean reward %.3f to %.3f; %.2f ms a sample to write, %.2f ms to train on; %d of %d log-probabilities equal to the bit\n",
            rounds, o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, rounds * SAMPLES);

@@ -37,7 +37,8 @@ done << 'END'
 ecg 1|at least 2 steps
 ecg 2 0|speed above 0
 ecg 2 nan|speed above 0
-grpo 0|at least 1 round
+grpo 0|1 to 1000000 rounds
+grpo 100000000|1 to 1000000 rounds
 hpo nowhere|at least
 hpo . 65|1 to 64 ranks
 buckets nowhere|nowhere
