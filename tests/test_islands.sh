@@ -135,6 +135,18 @@ for victim in 0 1; do
     report "$([ $? = 0 ] && [ "$(grep -c '"loss"' log.again)" -lt 400 ]; echo $?)" "island $victim is killed, comes back, and all end with one hash" "$hash" "$(cat out.0 out.1)"
 done
 
+# what is started again with other settings is refused, and ends nobody else's run
+rm -f log.1
+for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1@0.1 --log log.$i; done
+for ((t = 0; t < 600; t++)); do [ "$(cat log.1 2> /dev/null | grep -c '"loss"')" -ge 7 ] && break; sleep 0.05; done
+kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
+wait "${child[1]}" 2> /dev/null
+island 1 2 --steps 400 --islands 4 --devices cpu:1 --outer-lr 0.5
+wait "${child[1]}"
+report "$([ $? = 2 ] && grep -q 'other settings' out.1; echo $?)" 'an island that comes with other settings is refused' "$(cat out.1)"
+island 1 2 --steps 400 --islands 4 --devices cpu:1
+ended 2; report $? 'the others went on, and take it with the right ones' "$hash" "$(cat out.0 out.1)"
+
 # killed, and started again with what it had saved in this round: it trains its own part again, for which the other waits, and nothing is lost
 for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1; done
 ended 2; whole=$hash

@@ -33,7 +33,8 @@
    DEATH   With `open` a failed exchange closes the transport and opens it anew; an island that was
    started again comes to the same opening. Who is behind takes global and m from the lowest island
    that is not. Is that one who was started again, it joins the round that the others are in with 0
-   tokens; their deltas wait as long as `open` does. Without `open` a failure is the end.
+   tokens; their deltas wait as long as `open` does. One that comes with other settings ends alone.
+   Without `open` a failure is the end.
    GOING ON   het_outer_state, saved beside the context at any step, is what the description of a
    later outer takes: equal bits, for one island alone too, if no join of its own is missing.
 
@@ -402,12 +403,18 @@ static heti_o_header heti_o_head(const het_outer *o, double tokens) {
     return h;
 }
 
+/* Who comes later with other settings is wrong: those that are there go on without, and wait. */
+static het_result heti_o_other_settings(const het_outer *o) {
+    return o->info.opened > 0 ? HET_ERR_TRANSPORT : HET_ERR_INVALID;
+}
+
 /* joins: it is for the next join, of the round that is to come, from global weights that are equal
    where they are of as many joins. */
 static het_result heti_o_check(het_outer *o, int64_t island, int joins) {
     const heti_o_header *own = heti_o_message(o, o->d.island), *h = heti_o_message(o, island);
     if (h->magic != HETI_O_MAGIC || h->island != island || h->settings != own->settings || !(h->tokens >= 0))
-        return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d: another model or other settings than here", island);
+        return heti_t_fail(&o->error, heti_o_other_settings(o), "island %d: another model or other settings than here",
+                           island);
     if (joins && (h->rounds != o->rounds[island] || (h->joins == own->joins && h->state != own->state)))
         return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: round %d, here round %d, or other global weights",
                            island, h->rounds, o->rounds[island]);
@@ -425,8 +432,8 @@ static het_result heti_o_swap_heads(het_outer *o) {
         const heti_o_header *h = heti_o_message(o, i);
         HETI_T_TRY(heti_o_check(o, i, 0));
         if (h->pace < 1 || (o->pace[i] != 0 && (o->pace[i] != h->pace || o->all_rounds[i] != h->all_rounds)))
-            return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d: now %d rounds of %d us, before %d of %d", i,
-                               h->all_rounds, h->pace, o->all_rounds[i], o->pace[i]);
+            return heti_t_fail(&o->error, heti_o_other_settings(o), "island %d: now %d rounds of %d us, before %d of "
+                               "%d", i, h->all_rounds, h->pace, o->all_rounds[i], o->pace[i]);
         o->pace[i] = h->pace;
         o->all_rounds[i] = h->all_rounds;
     }
