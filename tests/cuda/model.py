@@ -5,12 +5,15 @@ card (tests/bench/RESULTS.md, CUDA), each kernel by itself; what the model adds 
 limit of power, by which gpt2:1558m runs at 1,665 of 1,980 MHz.
 
     python3 tests/cuda/model.py [--check] build/standin/bench_cuda
+    python3 tests/cuda/model.py --measured FOLDER
 
---check: TAP, with the limits that hold today.
+--check: TAP, with the limits that hold today. --measured: what bench_cuda measured on a card (op_timer_*.jsonl, and for shares of the limit
+bench_ops.jsonl and bench_gemm.jsonl), by op and shape, most first, beside what the rates below say of the same op.
 
 The scale: bytes of activations go with tokens and width, those of weights with width squared, logits with tokens and vocabulary.
 A step's time is the sum over ops of FLOPs / rate + other bytes / copy + launches x gap.
 """
+import glob
 import json
 import os
 import subprocess
@@ -147,7 +150,52 @@ def step(ops, update, layers, d, vocab, micro_batches, sequences, length, *_):
     return parts, tokens * micro_batches / sum(parts.values())
 
 
+def expected(op, vocab):
+    """Milliseconds of all calls, of an op as it was counted on a card."""
+    name, bare = op["op"], op["launches"] * GAP
+    if name.startswith("linear"):
+        near = min(PRODUCTS, key=lambda width: abs(width - min(op["shape"][1:])))
+        rate = HEAD if vocab in op["shape"] else PRODUCTS[near]
+        return 1e3 * (op["flops"] / rate + bare)
+    if name in ATTENTION:
+        return 1e3 * (op["flops"] / ATTENTION[name][768] + bare)
+    return 1e3 * (op["bytes"] / COPY + bare)
+
+
+def lines_of(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file if line.startswith("{")]
+
+
+def print_measured(folder):
+    """Shares are of the fastest copy or of the fastest product, whichever is more. The first calls load kernels, so all calls count as the least."""
+    measured = [m for name in ("bench_ops.jsonl", "bench_gemm.jsonl") for m in lines_of(os.path.join(folder, name))]
+    copy = max((1e9 * m["rate"] for m in measured if m["name"] == "copy"), default=0.0)
+    peak = max((1e12 * m["rate"] for m in measured if m["unit"] == "TFLOP/s"), default=0.0)
+    for path in sorted(glob.glob(os.path.join(folder, "op_timer_*.jsonl"))):
+        ops, (head, *counted_ops) = {}, lines_of(path) or [{}]
+        for op in counted_ops:
+            total = ops.setdefault((op["op"], "x".join(str(n) for n in op["shape"] if n)), [0, 0.0, 0.0, 0.0, 0.0])
+            for i, value in enumerate((op["calls"], op["calls"] * op["least"], op["bytes"], op["flops"], expected(op, head["vocab"]))):
+                total[i] += value
+        whole = sum(op[1] for op in ops.values()) or 1.0
+        print(os.path.basename(path))
+        print("    %-28s %-18s %6s %12s %12s %7s %13s %16s %8s" % (
+            "op", "shape", "calls", "ms", "predicted", "of all", "GB/s", "TFLOP/s", "of most"))
+        for (name, shape), (calls, ms, size, flops, predicted) in sorted(ops.items(), key=lambda op: -op[1][1])[:32]:
+            each = ms / 1e3 or 1.0
+            share = max(size / each / copy if copy else 0.0, flops / each / peak if peak else 0.0)
+            print("    %-28s %-18s %6d %12.3f %12.3f %5.1f %% %13.1f %16.2f %8s" % (
+                name, shape, calls, ms, predicted, 100 * ms / whole, size / each / 1e9, flops / each / 1e12,
+                "%.0f %%" % (100 * share) if share else "-"))
+
+
 def main():
+    if "--measured" in sys.argv:
+        print_measured(sys.argv[-1])
+        return
     check = "--check" in sys.argv
     program = [a for a in sys.argv[1:] if not a.startswith("--")][0]
     ops = counted(program)

@@ -99,30 +99,9 @@ count_steps() {
     done
 }
 
-# The same as a table, by op and shape, most first: also the share of the fastest copy, or of the fastest product, whichever is more.
+# The same as a table, by op and shape, beside what the model predicts.
 count_table() {
-    command -v python3 > /dev/null && python3 - "$folder" >> "$table" <<'PY'
-import glob, json, os, sys
-def lines(name):
-    path = os.path.join(sys.argv[1], name)
-    return [json.loads(line) for line in open(path) if line.startswith("{")] if os.path.exists(path) else []
-measured = lines("bench_ops.jsonl") + lines("bench_gemm.jsonl")
-copy = max([1e9 * m["rate"] for m in measured if m["name"] == "copy"], default=0.0)
-peak = max([1e12 * m["rate"] for m in measured if m["unit"] == "TFLOP/s"], default=0.0)
-for path in sorted(glob.glob(os.path.join(sys.argv[1], "op_timer_*.jsonl"))):
-    ops = {}
-    for op in lines(os.path.basename(path))[1:]:
-        o = ops.setdefault((op["op"], "x".join(str(n) for n in op["shape"] if n)), [0, 0.0, 0.0, 0.0])
-        for i, value in enumerate((op["calls"], op["calls"] * op["least"], op["bytes"], op["flops"])):  # the first calls load kernels
-            o[i] += value
-    whole = sum(o[1] for o in ops.values()) or 1.0
-    print(os.path.basename(path))
-    for (name, shape), (calls, ms, size, flops) in sorted(ops.items(), key=lambda o: -o[1][1])[:32]:
-        seconds = ms / 1e3 or 1.0
-        share = max(size / seconds / copy if copy else 0.0, flops / seconds / peak if peak else 0.0)
-        print("    %-28s %-18s %6d calls %9.3f ms %5.1f %% %8.1f GB/s %8.2f TFLOP/s %8s" % (
-            name, shape, calls, ms, 100 * ms / whole, size / seconds / 1e9, flops / seconds / 1e12, "%.0f %%" % (100 * share) if share else "-"))
-PY
+    command -v python3 > /dev/null && python3 tests/cuda/model.py --measured "$folder" >> "$table"
 }
 
 phase_speed() {
