@@ -10682,13 +10682,15 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
-/* Whether some attention of a unit that is a program has not so many key/value heads. */
+/* Whether some attention or rotation of a unit that is a program has not so many key/value heads. */
 static int heti_other_heads(const het_described_unit *u, int64_t heads) {
     const het_program *p = &u->program;
     int other = 0;
-    for (int i = 0; i < p->nodes; i++)
-        if (p->node[i].kind == HET_NODE_ATTENTION)
-            other |= p->value[p->node[i].x[1]].width != heads * u->unit.model->head_size;
+    for (int i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        other |= n->kind == HET_NODE_ROTARY && u->unit.model->kv_heads != heads;
+        other |= n->kind == HET_NODE_ATTENTION && p->value[n->x[1]].width != heads * u->unit.model->head_size;
+    }
     return other;
 }
 
@@ -10740,7 +10742,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
         for (int64_t u = stage->unit_begin; heads != 0 && u < stage->unit_end; u++)
             if (heti_other_heads(&ctx->chain.unit[u], heads))
                 return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides %d key/value "
-                                 "heads, and attention of unit %d (%s) has others", ctx->call, stage->rank, heads, u,
+                                 "heads, unit %d (%s) has others", ctx->call, stage->rank, heads, u,
                                  ctx->chain.unit[u].unit.iface->name);
         heads = 0;
     }

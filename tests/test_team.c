@@ -263,8 +263,8 @@ static het_result turned_describe(const het_unit *unit, het_unit_info *info)
 {
     const int64_t d = unit->model->width, pair = unit->model->kv_heads * unit->model->head_size;
     het_program *p = het_program_begin(unit, info);
-    const int x = het_node_input(p, 0, d), many = het_node_rotary(p, het_node_linear(p, x, "turned.#.many", 4 * pair, 0.1f));
-    const int odd = het_node_rotary(p, het_node_linear(p, x, "turned.#.odd", pair + pair / 2, 0.1f));
+    const int x = het_node_input(p, 0, d), many = het_node_rotary(p, het_node_linear(p, x, "turned.#.many", 3 * pair, 0.1f));
+    const int odd = het_node_rotary(p, het_node_linear(p, x, "turned.#.odd", pair + unit->model->head_size, 0.1f));
     const int y = het_node_residual(p, x, het_node_linear(p, many, "turned.#.one", d, 0.1f));
     het_node_output(p, het_node_residual(p, y, het_node_linear(p, odd, "turned.#.other", d, 0.1f)));
     return het_program_end(p);
@@ -346,6 +346,7 @@ static void attention_of_other_heads_is_not_divided(void **state)
 {
     static const layout layouts[] = { { "cp2", NULL, 2, 1 }, { "hp2", NULL, 2, 1 }, { "tp2", NULL, 2, 1 } };
     const het_model_desc model = team_model(HET_LLAMA, 48);
+    het_model_desc one = model;
     support_result base;
     support_run run;
     het_unit units[8];
@@ -365,8 +366,13 @@ static void attention_of_other_heads_is_not_divided(void **state)
         support_run_ranks(&run, 2);
         support_run_plan(&run, layouts[k].plan, NULL, 1);
         EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text,
-                     "the team of rank 0 divides 2 key/value heads|attention of unit 3 (doubled) has others");
+                     "the team of rank 0 divides 2 key/value heads|unit 3 (doubled) has others");
     }
+    one.kv_heads = 1; /* of rotations too */
+    units[3].iface = &turned;
+    units[3].model = &one;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text,
+                 "the team of rank 0 divides 2 key/value heads|unit 3 (turned) has others");
     support_run_end(&run);
 }
 
