@@ -7193,6 +7193,7 @@ typedef struct heti_listed_block {
     double shares;                 /* of state, of its holders */
     int64_t open;                  /* of the rank listed last: the update with gradients not reduced yet; -1: none */
     int64_t reduced, stepped, gathered; /* updates up to the last REDUCE, STEP and GATHER */
+    int64_t updates;               /* up to the last with gradients */
 } heti_listed_block;
 
 /* An update of a block: lists with its REDUCE, STEP and GATHER, how many of them have come to it,
@@ -8027,10 +8028,11 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
     for (int64_t i = 0; i < l->held_count; i++) {
         heti_listed_block *block = &l->block[l->held[i]];
         block->open = -1;
-        block->reduced = block->stepped = block->gathered = 0;
+        block->reduced = block->stepped = block->gathered = block->updates = 0;
         for (int64_t u = 0; u < l->updates; u++) {
             heti_listed_update *update = &l->update[l->held[i] * l->updates + u];
             update->gathered = update->used = update->behind = 0;
+            if (update->lists[HET_ACTION_REDUCE] > 0) block->updates = u + 1;
         }
     }
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
@@ -8118,19 +8120,12 @@ static het_result heti_updates_action(heti_lists *l, int64_t rank, int64_t posit
     return HET_OK;
 }
 
-/* How many updates a block has. */
-static int64_t heti_block_updates(const heti_lists *l, int64_t b) {
-    int64_t updates = l->updates;
-    while (updates > 0 && l->update[b * l->updates + updates - 1].lists[HET_ACTION_REDUCE] == 0) updates--;
-    return updates;
-}
-
 /* Everything was reduced, and every holder has the newest version. */
 static het_result heti_updates_end(heti_lists *l, int64_t rank) {
     if (!l->block[l->block_count].happened)
         return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     for (int64_t i = 0; i < l->held_count; i++) {
-        const int64_t b = l->held[i], updates = heti_block_updates(l, b);
+        const int64_t b = l->held[i], updates = l->block[b].updates;
         const heti_listed_block *block = &l->block[b];
         if (block->open >= 0)
             return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_REDUCE, b, block->open));
@@ -8178,7 +8173,7 @@ static void heti_updates_bring(heti_lists *l, int64_t rank, int64_t b, int64_t v
     for (int64_t u = block->stepped; u < version; u++)
         if (update[u].behind > position) return;
     for (; block->stepped < version; block->stepped++) {
-        const int last = block->stepped + 1 == heti_block_updates(l, b);
+        const int last = block->stepped + 1 == block->updates;
         if (heti_lists_owns(l, rank, block)) heti_updates_add(l, heti_block_action(HET_ACTION_STEP, b, block->stepped));
         if (!heti_keeps(l->plan, rank) && (update[block->stepped].used || last))
             heti_updates_add(l, heti_block_action(HET_ACTION_GATHER, b, block->stepped));
@@ -8202,7 +8197,7 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
     }
     for (int64_t u = 1; u <= l->updates; u++)
         for (int64_t i = 0; i < l->held_count; i++)
-            if (u <= heti_block_updates(l, l->held[i])) heti_updates_bring(l, rank, l->held[i], u, count);
+            if (u <= l->block[l->held[i]].updates) heti_updates_bring(l, rank, l->held[i], u, count);
     heti_updates_add(l, heti_block_action(HET_ACTION_COMMIT, 0, 0));
 }
 

@@ -3806,7 +3806,7 @@ static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block)
 
 /* ---- several updates: one is made as soon as its gradients and all readers of the one before have
    come, whatever its owners do then (hetrain.h, >>exec); heti_p_ring.start of its REDUCE is then
-   when it is there, and `before` 1 ---- */
+   when it is there, and `before` 1; `before` of the block's first STEP counts those made ---- */
 
 /* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every
    owner: the slowest link, and the most bytes of a rank. */
@@ -3846,8 +3846,7 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
     double step = 0, seconds;
     for (int64_t i = 0; i < owners->wanted; i++)
         heti_p_at_least(&step, heti_p_step_seconds(s, s->part[owners->first + i].rank, block));
-    for (int64_t v = 0; v < s->updates; v++) {
-        if (sums[v].before) continue;
+    for (int64_t v = owners->before; v < s->updates; owners->before = ++v) {
         if (owners[v].wanted == 0 || sums[v].reached < sums[v].wanted || /* nobody's gradients: none to wait for */
             (v > 0 && gathers[v - 1].reached < gathers[v - 1].wanted))
             break;
