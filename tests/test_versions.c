@@ -499,6 +499,49 @@ static void random_lists(void **state)
     }
 }
 
+/* Pipelines that share ranks take turns in the updates of what they share; where a rank's order and another's wait for each other there are no
+   lists, and nothing passes as made that cannot be run. */
+static void pipelines_that_share_ranks(void **state)
+{
+    static const struct { const char *schedule, *pipelines; int64_t updates, counts[2]; const char *words; } cases[] = {
+        { "pipedream", "[{\"rank\": 0, \"units\": [0, 6]}]}, {\"stages\": [{\"rank\": 0, \"units\": [0, 6]}]", 3, { 2, 4 }, NULL },
+        { "2bw", "[{\"rank\": 0, \"units\": [0, 6]}]}, {\"stages\": [{\"rank\": 0, \"units\": [0, 2]}, {\"rank\": 1, \"units\": [2, 6]}]", 3,
+          { 2, 4 }, NULL },
+        { "zb-h1", "[{\"rank\": 1, \"units\": [0, 3]}, {\"rank\": 0, \"units\": [3, 6]}]}, {\"stages\": [{\"rank\": 0, \"units\": [0, 4]}, "
+          "{\"rank\": 1, \"units\": [4, 6]}]", 2, { 3, 3 }, NULL },
+        { "pipedream", "[{\"rank\": 0, \"units\": [0, 6]}]}, {\"stages\": [{\"rank\": 0, \"units\": [0, 6], \"updates\": 3}]", 6, { 2, 1 },
+          "micro-batch 1 joins update 3 of 6, 2 late|before rank 0, stage 0, has made it" },
+        { "pipedream", "[{\"rank\": 1, \"units\": [0, 2]}, {\"rank\": 2, \"units\": [2, 6]}]}, {\"stages\": [{\"rank\": 0, \"units\": [0, 2]}, "
+          "{\"rank\": 1, \"units\": [2, 6]}]", 4, { 2, 5 }, "pipedream cannot update|deadlock: rank 0" },
+    };
+    const het_model_desc model = support_model(HET_LLAMA);
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        support_run run;
+        het_schedule *lists = NULL;
+        het_error error;
+        snprintf(text, sizeof text, "{\"schedule\": \"%s\", \"pipelines\": [{\"stages\": %s}], \"updates\": %d, \"staleness\": %d}",
+                 cases[i].schedule, cases[i].pipelines, (int)cases[i].updates, cases[i].schedule[0] == 'z' ? 1 : cases[i].updates == 6 ? 2 : 0);
+        support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+        run.desc.optimizer.clip = -1.0f;
+        run.desc.limits.max_micro_batches = cases[i].counts[0] + cases[i].counts[1];
+        support_run_ranks(&run, 3);
+        support_run_plan(&run, text, NULL, 1);
+        run.plan->share[0] = (double)cases[i].counts[0], run.plan->share[1] = (double)cases[i].counts[1];
+        if (cases[i].words != NULL) {
+            EXPECT_ERROR(het_schedule_make(run.plan, cases[i].counts, NULL, &lists, &error), HET_ERR_INVALID, error.text, cases[i].words);
+        } else {
+            lists = lists_of(run.plan, run.desc.limits.max_micro_batches);
+            EXPECT_ERROR(het_schedule_check(run.plan, NULL, lists, NULL, &error), HET_OK, error.text, "");
+            follows_the_loop(&run, lists, SUPPORT_APART, text);
+        }
+        het_schedule_free(lists);
+        support_run_end(&run);
+    }
+}
+
 /* W of a micro-batch may join another update than I of it, and an update may have no gradients. */
 static void passes_that_join_apart(void **state)
 {
@@ -897,6 +940,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(updates_between_units),
         cmocka_unit_test(random_lists), cmocka_unit_test(passes_that_join_apart),
+        cmocka_unit_test(pipelines_that_share_ranks),
         cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context),
         cmocka_unit_test(bad_lists), cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),

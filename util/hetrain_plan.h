@@ -186,7 +186,8 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
    version that its rank has made, in xpipe a prediction of the one that its gradient joins. In
    hogbatch, 1f1b's lists too, pipelines update in turn, each from its own micro-batches alone, late
    by what the others did meanwhile: P - 1 of P pipelines. A stage with `updates` of its own counts
-   those. counts: [pipelines]. Threads: any. */
+   those. Pipelines that share ranks in unlike orders may wait for each other's updates: an error.
+   counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -630,12 +631,46 @@ typedef struct heti_p_make {
 
 /* ---- when an action may begin ---- */
 
+/* Updates of a stage's weights. */
+static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
+    const int64_t own = stage->updates;
+    return own > 0 ? own : plan->updates;
+}
+
+/* The update that a micro-batch's gradient joins in a stage. */
+static int64_t heti_p_joins(const het_plan *plan, const int64_t *counts, int64_t stage, int64_t micro_batch) {
+    const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1,
+                  p = plan->stage[stage].pipeline, gear = heti_p_gear(plan, &plan->stage[stage]);
+    return micro_batch * (gear / turns) / counts[p] * turns + p % turns;
+}
+
+static int heti_p_stages_meet(const het_stage *a, const het_stage *b) {
+    return a->unit_begin < b->unit_end && b->unit_begin < a->unit_end;
+}
+
+/* Whether other pipelines on the rank have made the gradients of the same units that join earlier
+   updates than those of a stage's next backward action: a rank sums those of one at a time. */
+static int heti_p_make_in_turn(const heti_p_make *make, int64_t s, int32_t kind) {
+    const het_play *play = make->play;
+    const het_stage *own = &play->plan->stage[s];
+    const int what = kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
+    const int64_t slices = play->plan->slices, *last = &play->rank_start[own->rank + 1];
+    for (int64_t i = last[-1]; i < *last && play->plan->updates > 1 && kind != HET_ACTION_F; i++) {
+        const int64_t t = play->rank_stage[i];
+        const het_play_stage *at = &play->stage[t];
+        if (!heti_p_stages_meet(&play->plan->stage[t], own) || !at->backward) continue;
+        if (at->done[what] < at->items && heti_p_joins(play->plan, play->counts, t, at->done[what] / slices) <
+            heti_p_joins(play->plan, play->counts, s, play->stage[s].begun[what] / slices)) return 0;
+    }
+    return 1;
+}
+
 static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
     const het_play_stage *stage = &make->play->stage[s];
     if ((kind == HET_ACTION_B || kind == HET_ACTION_I) && make->rule->kind.all_forward &&
         stage->done[HETI_P_MAKE_F] < stage->items)
         return 0;
-    return het_play_ready(make->play, s, kind);
+    return het_play_ready(make->play, s, kind) && heti_p_make_in_turn(make, s, kind);
 }
 
 /* Forwards that the stage keeps the activations of. */
@@ -1014,20 +1049,15 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
 
 /* ---- several updates ---- */
 
-/* Updates of a stage's weights. */
-static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
-    const int64_t own = stage->updates;
-    return own > 0 ? own : plan->updates;
-}
-
-/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number, or
-   none. */
-static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a, int64_t gear) {
-    const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
+/* The update that an action's gradient joins; -1: none, or its stage makes another number than
+   `like` and shares no units with it. */
+static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a,
+                                const het_stage *like) {
     const int64_t stage = plan->first_stage[a->pipeline] + a->stage;
-    if (a->kind > HET_ACTION_W || heti_p_gear(plan, &plan->stage[stage]) != gear || !het_plan_backward(plan, stage))
-        return -1;
-    return a->micro_batch * (gear / turns) / s->micro_batches[a->pipeline] * turns + a->pipeline % turns;
+    const het_stage *own = &plan->stage[stage];
+    if (a->kind > HET_ACTION_W || !het_plan_backward(plan, stage) ||
+        (heti_p_gear(plan, own) != heti_p_gear(plan, like) && !heti_p_stages_meet(own, like))) return -1;
+    return heti_p_joins(plan, s->micro_batches, stage, a->micro_batch);
 }
 
 /* The last F before an action of the same stage and micro-batch. */
@@ -1038,23 +1068,25 @@ static const het_action *heti_p_forward_before(const het_action *a) {
     return f;
 }
 
-/* A rank's versions of the stages with so many updates. left: of each update, gradients to come on
-   the rank; those before the first that is not whole make the newest version. */
-static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int64_t rank, int64_t gear, int64_t *left,
+/* Versions of a stage. left: [plan->updates] of each, gradients to come on its rank; those before
+   the first that is not whole make the newest version. */
+static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, const het_stage *of, int64_t *left,
                                      het_error *error) {
+    const int64_t rank = of->rank, gear = heti_p_gear(plan, of);
     const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
     const int64_t late = plan->staleness > 0 ? plan->staleness : rule->late == -3 ? plan->pipelines - 1 : rule->late;
     int64_t newest = 0;
-    memset(left, 0, HETI_T_CAST(size_t, gear) * sizeof *left);
+    memset(left, 0, HETI_T_CAST(size_t, plan->updates) * sizeof *left);
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const int64_t update = heti_p_update_of(plan, s, &s->action[i], gear);
+        const int64_t update = heti_p_update_of(plan, s, &s->action[i], of);
         if (update >= 0 && s->action[i].kind != HET_ACTION_F) left[update]++;
     }
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         het_action *a = &s->action[i];
-        const int64_t update = heti_p_update_of(plan, s, a, gear);
+        const int64_t update = heti_p_update_of(plan, s, a, of);
+        const int own = a->kind != HET_ACTION_F || &plan->stage[plan->first_stage[a->pipeline] + a->stage] == of;
         while (newest < gear && left[newest] == 0) newest++;
-        if (update < 0) continue;
+        if (update < 0 || !own) continue;
         if (a->kind == HET_ACTION_F && a->slice == 0) {
             const int64_t wanted =
                 late == -1 ? heti_p_min(newest, update) : heti_p_max(update - heti_p_max(late, 0), 0);
@@ -1074,6 +1106,16 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
     return HET_OK;
 }
 
+/* A rank's order says what version it has made, not whether other ranks then have their part of it,
+   who may wait for this one. */
+static het_result heti_p_proved(const het_plan *plan, const het_schedule *s, het_error *error) {
+    het_error found;
+    const het_result result = het_schedule_check(plan, NULL, s, NULL, &found);
+    if (result == HET_OK) return HET_OK;
+    return heti_t_fail(error, result, "het_schedule_make: %s cannot update the weights of this plan several times a "
+                       "step: %s", plan->schedule, found.text);
+}
+
 static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const het_allocator *allocator,
                                   het_error *error) {
     const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
@@ -1091,11 +1133,10 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
                                plan->updates % plan->pipelines != 0 ? plan->updates :
                                HETI_T_CAST(int64_t, plan->stage[i].updates));
     HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_make", &left, error));
-    for (int64_t i = 0; i < plan->stages && result == HET_OK; i++) /* the same again for those alike on a rank */
-        result = heti_p_versions_of(plan, s, plan->stage[i].rank, heti_p_gear(plan, &plan->stage[i]),
-                                    HETI_T_CAST(int64_t *, left), error);
+    for (int64_t i = 0; i < plan->stages && result == HET_OK; i++)
+        result = heti_p_versions_of(plan, s, &plan->stage[i], HETI_T_CAST(int64_t *, left), error);
     allocator->free(allocator->user, left, size);
-    return result;
+    return result == HET_OK ? heti_p_proved(plan, s, error) : result;
 }
 
 HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
