@@ -8192,7 +8192,9 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
             heti_updates_bring(l, rank, b, a->version + 1 - heti_window(l->plan), i + 1);
             heti_updates_add(l, heti_block_action(HET_ACTION_REDUCE, b, a->version));
             l->block[b].reduced = a->version + 1;
-            if (l->block[b].holders == 1) heti_updates_bring(l, rank, b, a->version + 1, i + 1);
+            int64_t version = a->version + 1; /* and those behind it without gradients */
+            while (version < l->block[b].updates && l->update[b * l->updates + version].behind == 0) version++;
+            if (l->block[b].holders == 1) heti_updates_bring(l, rank, b, version, i + 1);
         }
     }
     for (int64_t u = 1; u <= l->updates; u++)

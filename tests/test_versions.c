@@ -542,6 +542,24 @@ static void pipelines_that_share_ranks(void **state)
     }
 }
 
+/* xpipe with updates that no micro-batch joins: what an F has predicted is there before its backward pass. */
+static void predictions_over_empty_updates(void **state)
+{
+    const layout l = { "pp", "xpipe", 2, 1 };
+    const het_model_desc model = support_model(HET_LLAMA);
+    support_run run;
+    het_ctx *ctx;
+    (void)state;
+    run_start(&run, &l, &model, 4, 0);
+    run.desc.limits.max_micro_batches = 2;
+    ctx = support_create(&run.desc);
+    (void)support_step(ctx, &run.data, 0, "01|23");
+    (void)support_step(ctx, &run.data, 1, "01|23");
+    EXPECT_OK(het_verify(ctx));
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
 /* W of a micro-batch may join another update than I of it, and an update may have no gradients. */
 static void passes_that_join_apart(void **state)
 {
@@ -940,7 +958,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(updates_between_units),
         cmocka_unit_test(random_lists), cmocka_unit_test(passes_that_join_apart),
-        cmocka_unit_test(pipelines_that_share_ranks),
+        cmocka_unit_test(pipelines_that_share_ranks), cmocka_unit_test(predictions_over_empty_updates),
         cmocka_unit_test(a_prediction), cmocka_unit_test(gears), cmocka_unit_test(the_rest_of_a_context),
         cmocka_unit_test(bad_lists), cmocka_unit_test(many_updates_take_no_square_of_time), cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),
