@@ -11815,6 +11815,22 @@ static void heti_find_ends(heti_rank *r) {
     }
 }
 
+/* Whether an F wants weights of its stage that are not there yet: het_needs.predicts looks at all
+   blocks of the rank. */
+static int heti_uses_early(const het_ctx *ctx, int64_t leader) {
+    const het_schedule *s = ctx->share.schedule;
+    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
+        int32_t newest = 0;
+        for (int64_t i = s->start[leader]; i < s->start[leader + 1] && !ctx->chain.block[b].frozen; i++) {
+            const het_action *a = &s->action[i];
+            if (a->kind == HET_ACTION_GATHER && a->stage == b) newest = a->version + 1;
+            if (a->kind == HET_ACTION_F && a->version > newest &&
+                heti_stage_uses(ctx, b, heti_stage_at(ctx->share.plan, a))) return 1;
+        }
+    }
+    return 0;
+}
+
 static het_result heti_count_needs(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -11835,7 +11851,7 @@ static het_result heti_count_needs(heti_rank *r) {
     HETI_TRY(heti_place_units(r));
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
     part->versions = ctx->share.updates > 1 ? needs.versions : 1;
-    part->predicts = ctx->share.updates > 1 && needs.predicts;
+    part->predicts = ctx->share.updates > 1 && needs.predicts && heti_uses_early(ctx, leader);
     if (part->predicts && (!ctx->desc.optimizer.iface->predict || heti_feeds_back(&ctx->desc.optimizer)))
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d uses weights before they are made, and "
                          "optimizer %s predicts none%s", ctx->call, r->rank, ctx->desc.optimizer.iface->name,
