@@ -1447,8 +1447,9 @@ struct het_plan {
        name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
     het_result (*make)(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                        het_schedule **schedule, het_error *error);
-    double memory_limit;              /* for a schedule that asks: activations a rank may keep, in
-                                         micro-batches of its layers; 0: none */
+    double memory_limit;              /* for a schedule that asks: activations a rank may keep of each pipeline,
+                                         in micro-batches of its layers, of which every slice is as large a
+                                         part, whatever its share; 0: none */
     int64_t updates;                  /* of weights in a step (>>schedule_api); 0: 1 */
     int64_t staleness;                /* the most updates that a gradient may join late, and so many updates' sums
                                          owners have of what several ranks hold; 0: lists are not judged, and
