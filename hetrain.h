@@ -1495,11 +1495,12 @@ HETRAIN_API void het_plan_rows(const het_plan *plan, int64_t rank, int64_t token
    and its backward uses the same; B, I and W say which update their gradient joins, u - v updates
    late where F used v (PipeDream, arXiv 1806.03377; PipeDream-2BW, 2006.09503). Before version v
    is there, F uses a prediction of it (het_optimizer_iface.predict), on the only rank that holds
-   the block. A rank without gradients in an update has no REDUCE of it, and GATHER only brings
-   versions that are used, and the last. On a rank a block's gradients of one update all come before
-   those of the next. Lists that mix them are refused: of pipelines that meet on a rank with unequal
-   shares, and of a tied embedding beside its head, where the head's I of the next update comes
-   before the embedding's W of this one. Nothing else decides what is computed: time does not. */
+   the block; its backward, what that recomputes and later slices may use v itself: bits depend on
+   these. A rank without gradients in an update has no REDUCE of it, and GATHER only brings versions
+   that are used, and the last. On a rank a block's gradients of one update all come before those of
+   the next. Lists that mix them are refused, as of a tied embedding beside its head, where the
+   head's I of the next update comes before the embedding's W of this one. Nothing else decides what
+   is computed: time does not. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
