@@ -1674,6 +1674,7 @@ typedef struct het_transport_iface {
        than the receiver expects is an error. */
     het_result (*isend)(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request);
     het_result (*irecv)(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request);
+    /* an error ends the request as `done` does: it is not asked for again */
     het_result (*test)(void *self, het_request *request, int32_t *done);
     /* seconds since a process was last heard of; heartbeats are the transport's own business.
        Infinity: gone for sure */
@@ -9626,6 +9627,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
         ? iface->irecv(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request)
         : iface->isend(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request);
     if (result == HET_OK) return HET_OK;
+    post->state = HETI_POST_IDLE;
     return heti_rank_fail(r, result, "%s: %s", iface->name, iface->last_error(ctx->world.transport.self));
 }
 
@@ -9651,10 +9653,11 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
         if (*done) post->state = HETI_POST_IDLE;
         return HET_OK;
     }
-    if (iface->test(r->ctx->world.transport.self, &post->request, &finished) != HET_OK)
+    const het_result result = iface->test(r->ctx->world.transport.self, &post->request, &finished);
+    if (result != HET_OK || finished) post->state = HETI_POST_IDLE;
+    if (result != HET_OK)
         return heti_rank_fail(r, HET_ERR_TRANSPORT, "message between ranks %d and %d: %s", post->from, post->to,
                               iface->last_error(r->ctx->world.transport.self));
-    if (finished) post->state = HETI_POST_IDLE;
     *done = finished != 0;
     return HET_OK;
 }
@@ -9776,14 +9779,17 @@ static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
                      ctx->world.transport.iface->last_error(ctx->world.transport.self));
 }
 
-static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
+/* open: 1 behind an error: the request has not ended. */
+static het_result heti_transport_wait(het_ctx *ctx, het_request *request, int *open) {
     const het_transport_iface *iface = ctx->world.transport.iface;
     double since[2] = { heti_now(), heti_now() };
     int32_t done = 0;
+    *open = 1;
     while (iface->test(ctx->world.transport.self, request, &done) == HET_OK) {
         if (done) return HET_OK;
         HETI_TRY(heti_wait_turn(ctx, since, "another process"));
     }
+    *open = 0;
     return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
 }
 
@@ -9798,12 +9804,13 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
         het_result result = from == ctx->world.process
             ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
             : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
-        const int started = result == HET_OK;
-        result = started ? heti_transport_wait(ctx, &ctx->world.request) : heti_transport_failed(ctx, result);
+        int open = 0;
+        result = result == HET_OK ? heti_transport_wait(ctx, &ctx->world.request, &open)
+                                  : heti_transport_failed(ctx, result);
         if (result == HET_OK) continue;
         heti_call_off(ctx, result);
         ctx->failed = 1;
-        if (started) heti_drain(ctx, &ctx->world.request);
+        if (open) heti_drain(ctx, &ctx->world.request);
         return result;
     }
     return HET_OK;
