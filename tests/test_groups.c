@@ -610,6 +610,7 @@ static het_result box_irecv(void *self, int64_t from, uint32_t channel, void *da
     w.from = from;
     w.tests = 0;
     w.channel = channel;
+    memset(data, 0xEE, size); /* it is the operation's until then */
     memset(request, 0, sizeof *request);
     memcpy(request, &w, sizeof w);
     return HET_OK;
