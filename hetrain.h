@@ -5546,6 +5546,7 @@ static const char *heti_bars_bf16(const het_program *p) {
             if (heti_rule_of(n)->op[way] < 0) continue;
             het_op op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
+            if (n->kind == HET_NODE_HEAD_NORM) op.u.norm.width = p->unit->model->head_size;
             if (op.bf16 && !heti_supports(info->device, op)) return lacks;
         }
     }

@@ -666,7 +666,7 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
 static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16, int backward) {
     const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx, a->residual) :
                       hetc_packs(a->width, a->x, a->y, a->gain, a->bias);
-    const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (HET_BF16_Y | HET_BF16_DY);
+    const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (backward ? HET_BF16_DY : HET_BF16_Y);
     int split = 0;
     while (1 << split < HETC_WARPS && (HETC_WARP * HETC_NORM_KEPT * (packs ? 4 : 1)) << split < a->width) split++;
     HETC_TRY(hetc_shape(self, backward ? "norm_backward_input" : "norm_forward", a->rows >= 0 && a->width > 0 &&
@@ -2906,12 +2906,12 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_rows(self, queue, &op->u.norm, op->bf16, 1);
     case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 0);
     case HET_OP_NORM_BACKWARD: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 1);
-    case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, 1.0f);
-    case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, -1.0f);
+    case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16 & HET_BF16_X, 1.0f);
+    case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16 & HET_BF16_X, -1.0f);
     case HET_OP_ATTENTION_FORWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 0);
     case HET_OP_ATTENTION_BACKWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 1);
-    case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 0);
-    case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 1);
+    case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16 & HET_BF16_X, 0);
+    case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16 & HET_BF16_X, 1);
     case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding, op->bf16);
     case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
         return hetc_embedding_backward_weight(self, queue, &op->u.embedding, op->bf16);
@@ -4061,22 +4061,32 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 #define HETC_LOGITS (INT64_C(1) << 29)
 
 /* Weights are floats, sums are added to, the first weights come from the host; what is added to a
-   product of bf16 is of the result's type, and so are an embedding's y and dy. Heads in bf16 are
-   whole chunks of 16 bytes. Attention has no bias. */
+   product of bf16 is of the result's type, and so are an embedding's y and dy. Rotations,
+   activations and attention read and write one type. Heads in bf16 are whole chunks of 16 bytes.
+   Attention has no bias. */
+static int hetc_alike(const het_op *op, int32_t which) {
+    return (op->bf16 & which) == 0 || (op->bf16 & which) == which;
+}
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
     if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
+    if (op->kind == HET_OP_ROTARY_FORWARD || op->kind == HET_OP_ROTARY_BACKWARD ||
+        op->kind == HET_OP_ACTIVATION_FORWARD)
+        return hetc_alike(op, HET_BF16_X | HET_BF16_Y);
+    if (op->kind == HET_OP_ACTIVATION_BACKWARD) return hetc_alike(op, HET_BF16_X | HET_BF16_DX | HET_BF16_DY);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
-        return op->u.attention.bias == nullptr &&
+        return op->u.attention.bias == nullptr && hetc_alike(op, HET_BF16_X | HET_BF16_Y) &&
                (!op->bf16 || (op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128));
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT))
         return op->bf16 == (HET_BF16_Y | HET_BF16_DY);
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->bf16 == (HET_BF16_X | HET_BF16_DX) &&
                op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 128);
+    if (op->kind <= HET_OP_NORM_BACKWARD && op->bf16 && op->u.norm.width % 4 != 0) return 0;
     if (op->kind == HET_OP_NORM_BACKWARD) /* heads are too narrow for a block */
-        return op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
+        return op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192 &&
+               ((op->bf16 & HET_BF16_X) == 0 || (op->bf16 & HET_BF16_DY) != 0);
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
         return (op->bf16 & HET_BF16_X) != 0 && !(op->bf16 & HET_BF16_Y) == !(op->bf16 & HET_BF16_ADDED);
     if (op->kind == HET_OP_LINEAR_FORWARD)

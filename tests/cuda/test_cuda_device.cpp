@@ -629,6 +629,74 @@ static void attention_by_atomics(void **)
     }
 }
 
+/* ---- units of one's own in bf16 ---- */
+
+/* Nodes that read a stream, of floats, and write bf16, or the other way round. */
+enum own_kind { TURNED_STREAM, BENT_STREAM, TURNED_LAST, BENT_LAST, ATTENTION_LAST, NORM_LAST, NORM_DROPPED, NARROW_HEADS, OWN_KINDS };
+
+static het_result own_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int kind = *static_cast<const int *>(unit->settings);
+    const float std = m->init_std;
+    const het_matrix qkv[3] = { { "own.q", m->width, 1, std, 0 }, { "own.k", m->width, 0, std, 0 }, { "own.v", m->width, 1, std, 0 } };
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width);
+    int y[3], z = x;
+    if (kind == TURNED_STREAM) z = het_node_residual(p, x, het_node_rotary(p, x));
+    if (kind == BENT_STREAM) z = het_node_linear(p, het_node_activation(p, HET_GELU_TANH, x, -1), "own.a", m->width, std);
+    if (kind == TURNED_LAST) z = het_node_rotary(p, het_node_linear(p, x, "own.a", m->width, std));
+    if (kind == BENT_LAST) z = het_node_activation(p, HET_GELU_ERF, het_node_linear(p, x, "own.a", m->width, std), -1);
+    if (kind == NORM_LAST) z = het_node_norm(p, het_node_linear(p, x, "own.a", m->width, std), "own.n");
+    if (kind == NORM_DROPPED) z = het_node_residual(p, -1, het_node_norm(p, x, "own.n"));
+    if (kind == NARROW_HEADS) z = het_node_linear(p, het_node_head_norm(p, het_node_linear(p, x, "own.a", m->width, std), "own.n"), "own.b", m->width, std);
+    if (kind == ATTENTION_LAST) {
+        het_node_linears(p, x, 3, qkv, y);
+        z = het_node_attention(p, y[0], y[1], y[2]);
+    }
+    het_node_output(p, z);
+    return het_program_end(p);
+}
+
+static const het_unit_iface own_unit = { HETRAIN_UNIT_VERSION, "own", own_describe, het_program_forward, het_program_backward_input,
+                                         het_program_backward_weight };
+
+/* As on the CPU, with streams of floats and of bf16. */
+static void units_of_ones_own(void **)
+{
+    for (int round = 0; round < 2 * OWN_KINDS; round++) {
+        const int kind = round % OWN_KINDS;
+        if (kind == NARROW_HEADS && round != kind) continue; /* not bf16 */
+        het_model_desc model = support_model(HET_LLAMA);
+        het_unit plain[4], units[4];
+        int64_t count, n = 0;
+        support_run run;
+        stand_in(1);
+        model.layers = 1;
+        model.head_size = kind == NARROW_HEADS ? 10 : 8;
+        model.heads = model.kv_heads = model.width / model.head_size;
+        support_run_start(&run, &model, 2, BLOCKS);
+        run.desc.dtype = HET_BF16;
+        run.desc.optimizer.epsilon = 1e-2f;
+        EXPECT_OK(het_model_units(&model, plain, 4, &count, NULL));
+        units[n++] = plain[0];
+        units[n] = plain[1];
+        units[n].iface = &own_unit;
+        units[n++].settings = &kind;
+        units[n++] = plain[3];
+        run.desc.units = units;
+        run.desc.unit_count = n;
+        support_run_ranks(&run, 1);
+        const trained cpu = train(&run, LAYOUT);
+        run.device[0].iface = het_cuda_device();
+        run.desc.streams = round < OWN_KINDS ? HET_F32 : HET_BF16;
+        const std::string what = "unit " + std::to_string(kind) + (round < OWN_KINDS ? " of one's own" : " of one's own, bf16 streams");
+        expect_same(cpu, train(&run, LAYOUT), limit_of(HET_BF16), what.c_str());
+        support_run_end(&run);
+        stand_down();
+    }
+}
+
 /* ---- streams in bf16 ---- */
 
 /* A model whose widths are multiples of 8, so that units take all values as bf16. */
@@ -1860,7 +1928,7 @@ int main(void)
         cmocka_unit_test(biases_and_matrices), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices), cmocka_unit_test(streams_in_bf16), cmocka_unit_test(streams_in_bf16_of_two_cards),
-        cmocka_unit_test(streams_in_bf16_whatever_else),
+        cmocka_unit_test(streams_in_bf16_whatever_else), cmocka_unit_test(units_of_ones_own),
 #ifdef HETC_EMULATED
         cmocka_unit_test(weights_rounded_once), cmocka_unit_test(matrices_apart_are_products_apart),
         cmocka_unit_test(work_is_kept_once), cmocka_unit_test(hooks_keep_graphs_away), cmocka_unit_test(more_shapes_than_graphs),
