@@ -5537,6 +5537,9 @@ static const char *heti_bars_bf16(const het_program *p) {
         for (int j = 1; j < n->inputs; j++)
             if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? streams : first))
                 return "a node reads two types";
+        if (n->kind == HET_NODE_RESIDUAL && n->inputs > 1 && /* its gradient is the sum's, as it is */
+            heti_is_bf16(info, n->x[1], HETI_GRADIENT) != heti_is_bf16(info, n->y[0], HETI_GRADIENT))
+            return "a sum and what is added have two types";
         for (int j = 0; j < n->outputs; j++)
             if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE))
                 return "a node writes two types";

@@ -632,7 +632,7 @@ static void attention_by_atomics(void **)
 /* ---- units of one's own in bf16 ---- */
 
 /* Nodes that read a stream, of floats, and write bf16, or the other way round. */
-enum own_kind { TURNED_STREAM, BENT_STREAM, TURNED_LAST, BENT_LAST, ATTENTION_LAST, NORM_LAST, NORM_DROPPED, NARROW_HEADS, OWN_KINDS };
+enum own_kind { TURNED_STREAM, BENT_STREAM, TURNED_LAST, BENT_LAST, ATTENTION_LAST, NORM_LAST, NORM_DROPPED, NARROW_HEADS, SUM_INSIDE, OWN_KINDS };
 
 static het_result own_describe(const het_unit *unit, het_unit_info *info)
 {
@@ -650,6 +650,7 @@ static het_result own_describe(const het_unit *unit, het_unit_info *info)
     if (kind == NORM_LAST) z = het_node_norm(p, het_node_linear(p, x, "own.a", m->width, std), "own.n");
     if (kind == NORM_DROPPED) z = het_node_residual(p, -1, het_node_norm(p, x, "own.n"));
     if (kind == NARROW_HEADS) z = het_node_linear(p, het_node_head_norm(p, het_node_linear(p, x, "own.a", m->width, std), "own.n"), "own.b", m->width, std);
+    if (kind == SUM_INSIDE) z = het_node_linear(p, het_node_residual(p, x, het_node_linear(p, x, "own.a", m->width, std)), "own.b", m->width, std);
     if (kind == ATTENTION_LAST) {
         het_node_linears(p, x, 3, qkv, y);
         z = het_node_attention(p, y[0], y[1], y[2]);
