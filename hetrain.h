@@ -5388,8 +5388,8 @@ static void heti_find_beside(het_program *p) {
         if ((!attends && n->kind != HET_NODE_ACTIVATION) || count < 2 || !heti_supports(p->info->device, op)) continue;
         for (; found < count; found++) {
             const het_node *maker = NULL;
-            for (int v = n->x[found]; v >= 0; v = maker && maker->kind == HET_NODE_ROTARY ? maker->x[0] : -1)
-                maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
+            for (int v = n->x[found]; v >= 0; v = attends && maker && maker->kind == HET_NODE_ROTARY ? maker->x[0] : -1)
+                maker = heti_is_inner(&p->value[v]) ? &p->node[p->value[v].node] : NULL;
             if (!maker || maker->kind != HET_NODE_LINEAR || maker->outputs != count || (made && maker != made)) break;
             made = maker;
             pitch += p->value[n->x[found]].own;

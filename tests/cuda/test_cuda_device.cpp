@@ -631,8 +631,9 @@ static void attention_by_atomics(void **)
 
 /* ---- units of one's own in bf16 ---- */
 
-/* Nodes that read a stream, of floats, and write bf16, or the other way round. */
-enum own_kind { TURNED_STREAM, BENT_STREAM, TURNED_LAST, BENT_LAST, ATTENTION_LAST, NORM_LAST, NORM_DROPPED, NARROW_HEADS, SUM_INSIDE, OWN_KINDS };
+/* Nodes that read a stream, of floats, and write bf16, or the other way round; what lies side by side, or does not. */
+enum own_kind { TURNED_STREAM, BENT_STREAM, TURNED_LAST, BENT_LAST, ATTENTION_LAST, NORM_LAST, NORM_DROPPED, NARROW_HEADS, SUM_INSIDE, GATE_TURNED,
+                QUERY_OUT, OWN_KINDS, JOIN };
 
 static het_result own_describe(const het_unit *unit, het_unit_info *info)
 {
@@ -651,11 +652,17 @@ static het_result own_describe(const het_unit *unit, het_unit_info *info)
     if (kind == NORM_DROPPED) z = het_node_residual(p, -1, het_node_norm(p, x, "own.n"));
     if (kind == NARROW_HEADS) z = het_node_linear(p, het_node_head_norm(p, het_node_linear(p, x, "own.a", m->width, std), "own.n"), "own.b", m->width, std);
     if (kind == SUM_INSIDE) z = het_node_linear(p, het_node_residual(p, x, het_node_linear(p, x, "own.a", m->width, std)), "own.b", m->width, std);
-    if (kind == ATTENTION_LAST) {
+    if (kind == GATE_TURNED) {
+        het_node_linears(p, x, 2, qkv, y);
+        z = het_node_linear(p, het_node_activation(p, HET_SWIGLU, het_node_rotary(p, y[0]), het_node_rotary(p, y[1])), "own.a", m->width, std);
+    }
+    if (kind == ATTENTION_LAST || kind == QUERY_OUT) {
         het_node_linears(p, x, 3, qkv, y);
         z = het_node_attention(p, y[0], y[1], y[2]);
     }
+    if (kind == JOIN) z = het_node_residual(p, x, het_node_linear(p, het_node_input(p, 1, m->width), "own.j", m->width, std));
     het_node_output(p, z);
+    if (kind == QUERY_OUT) het_node_output(p, y[0]);
     return het_program_end(p);
 }
 
@@ -666,10 +673,10 @@ static const het_unit_iface own_unit = { HETRAIN_UNIT_VERSION, "own", own_descri
 static void units_of_ones_own(void **)
 {
     for (int round = 0; round < 2 * OWN_KINDS; round++) {
-        const int kind = round % OWN_KINDS;
+        const int kind = round % OWN_KINDS, join = JOIN;
         if (kind == NARROW_HEADS && round != kind) continue; /* not bf16 */
         het_model_desc model = support_model(HET_LLAMA);
-        het_unit plain[4], units[4];
+        het_unit plain[4], units[5];
         int64_t count, n = 0;
         support_run run;
         stand_in(1);
@@ -681,9 +688,12 @@ static void units_of_ones_own(void **)
         run.desc.optimizer.epsilon = 1e-2f;
         EXPECT_OK(het_model_units(&model, plain, 4, &count, NULL));
         units[n++] = plain[0];
-        units[n] = plain[1];
-        units[n].iface = &own_unit;
-        units[n++].settings = &kind;
+        for (const int *own : { &kind, &join }) {
+            if (own == &join && kind != QUERY_OUT) continue;
+            units[n] = plain[1];
+            units[n].iface = &own_unit;
+            units[n++].settings = own;
+        }
         units[n++] = plain[3];
         run.desc.units = units;
         run.desc.unit_count = n;
