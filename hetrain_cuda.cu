@@ -4100,6 +4100,9 @@ static size_t hetc_workspace(void *self, const het_op *op) {
     if (op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT ||
         op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
         return hetc_cut(hetc_self(self), op->kind, &op->u.linear, op->bf16, &piece);
+    if (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD)
+        return hetc_cut(hetc_self(self), op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? HET_OP_LINEAR_FORWARD :
+                        HET_OP_LINEAR_BACKWARD_INPUT, &op->u.linear_activation.linear, op->bf16, &piece);
     return hetc_rows_workspace(self, op);
 }
 

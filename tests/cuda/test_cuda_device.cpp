@@ -1372,7 +1372,7 @@ static void gelu_by_itself(void **)
         l.part[0].out = OUT, l.part[0].w = device + ROWS * IN, l.part[0].bias = device + ROWS * IN + OUT * IN, l.part[0].y = out;
         f.kind = HET_GELU_TANH, f.count = ROWS * OUT;
         f.a = out, f.y = out + ROWS * OUT;
-        const size_t bytes = rig_workspace(&r, HET_OP_LINEAR_FORWARD, l);
+        const size_t bytes = rig_workspace(&r, HET_OP_LINEAR_ACTIVATION_FORWARD, het_linear_activation_args{ l, f });
         l.workspace = r.d->alloc(r.self, bytes);
         EXPECT_OK(rig_run(&r, r.queue, HET_OP_LINEAR_ACTIVATION_FORWARD, het_linear_activation_args{ l, f }));
         rig_wait(&r);
@@ -1380,7 +1380,7 @@ static void gelu_by_itself(void **)
         /* backward: x [ROWS][IN] is dy of a layer from OUT to IN whose matrix is the memory of W taken as [IN][OUT] */
         l.part[0].out = IN, l.in = OUT, l.part[0].dy = device, l.dx = out + 2 * ROWS * OUT;
         f.dy = f.da = l.dx;
-        const size_t more = rig_workspace(&r, HET_OP_LINEAR_BACKWARD_INPUT, l);
+        const size_t more = rig_workspace(&r, HET_OP_LINEAR_ACTIVATION_BACKWARD, het_linear_activation_args{ l, f });
         l.workspace = r.d->alloc(r.self, more);
         EXPECT_OK(rig_run(&r, r.queue, HET_OP_LINEAR_ACTIVATION_BACKWARD, het_linear_activation_args{ l, f }));
         EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, a.data(), out, a.size() * 4));
