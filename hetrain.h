@@ -10692,7 +10692,7 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
-/* Whether some attention or rotation of a unit that is a program has not so many key/value heads. */
+/* Whether attention or rotations of a unit that is a program have not so many key/value heads. */
 static int heti_other_heads(const het_described_unit *u, int64_t heads) {
     const het_program *p = &u->program;
     int other = 0;
