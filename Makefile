@@ -349,7 +349,7 @@ soak: sanitize faults
 	HETRAIN_TEST_ROUNDS=$(RANK_ROUNDS) HETRAIN_TEST_FAILURES=1000 $(BUILD)/tests/test_ranks
 	HETRAIN_TEST_ROUNDS=2 bash tests/test_mpi.sh
 	HETRAIN_TEST_KILLS=50 HETRAIN_TEST_DRAWN=100 bash tests/test_mpi_train.sh
-	for suite in test_ops test_search test_team_plan test_simulate test_cuda_device; do HETRAIN_TEST_ROUNDS=100 HETRAIN_TEST_PLANS=100 $(BUILD)/tests/$$suite || exit 1; done
+	for suite in test_model test_ops test_search test_team_plan test_simulate test_cuda_device; do HETRAIN_TEST_ROUNDS=100 HETRAIN_TEST_PLANS=100 $(BUILD)/tests/$$suite || exit 1; done
 	@CC="$(CC)" bash tests/tools/golden.sh --all
 	bash tests/tools/soak.sh
 

@@ -1,5 +1,6 @@
 /* Training as a whole: derivatives of whole models, the optimizer, frozen parameters, weights of targets, hooks, units of the user's own,
    inference, and saving in the middle of a run. */
+#include "drawn_unit.h"
 #include "support.h"
 
 #include "hetrain_files.h"
@@ -64,8 +65,8 @@ static double loss_of(het_ctx *ctx, const support_batch *batch)
 
 /* ---- derivatives of whole models ---- */
 
-/* Along the gradient of each parameter in turn, the loss must rise as the gradient's norm says. */
-static void check_directions(const het_desc *desc, const support_batch *batch, const char *what)
+/* Along the gradient of each parameter in turn, the loss must rise as the gradient's norm says, by a step of 0.01 or less, above `least`. */
+static void check_directions(const het_desc *desc, const support_batch *batch, double least, const char *what)
 {
     het_ctx *ctx = support_create(desc);
     float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight);
@@ -85,15 +86,17 @@ static void check_directions(const het_desc *desc, const support_batch *batch, c
         for (k = 0; k < p.count; k++) norm += (double)gradient[k] * (double)gradient[k];
         norm = sqrt(norm);
         if (norm < 1e-6) continue; /* the bias of k moves no softmax */
-        h = 0.01;
-        for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] + h * (double)gradient[k] / norm);
-        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
-        above = loss_of(ctx, batch);
-        for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] - h * (double)gradient[k] / norm);
-        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
-        below = loss_of(ctx, batch);
+        want = 0.0;
+        for (h = 0.01; fabs(want - norm) > 0.02 * norm + 2e-5 && h > least; h /= 4) { /* smaller where the loss is bent */
+            for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] + h * (double)gradient[k] / norm);
+            EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
+            above = loss_of(ctx, batch);
+            for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] - h * (double)gradient[k] / norm);
+            EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
+            below = loss_of(ctx, batch);
+            want = (above - below) / (2.0 * h);
+        }
         EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, weight));
-        want = (above - below) / (2.0 * h);
         if (fabs(want - norm) > 0.02 * norm + 2e-5)
             fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
     }
@@ -114,7 +117,7 @@ static void gradients_of_every_family(void **state)
         het_desc desc = describe(families[f]);
         desc.model.init_std = 0.2f; /* steep enough for every parameter to matter */
         snprintf(what, sizeof what, "family %d", (int)families[f]);
-        check_directions(&desc, &batch, what);
+        check_directions(&desc, &batch, 0.005, what);
     }
     support_batch_end(&batch);
 }
@@ -128,19 +131,19 @@ static void gradients_of_every_setting(void **state)
     desc = describe(HET_LLAMA);
     desc.model.init_std = 0.2f;
     desc.model.causal = HET_NO;
-    check_directions(&desc, &batch, "bidirectional");
+    check_directions(&desc, &batch, 0.005, "bidirectional");
     desc.model.causal = HET_YES;
     desc.model.window = 5;
-    check_directions(&desc, &batch, "window");
+    check_directions(&desc, &batch, 0.005, "window");
     desc.model.window = 0;
     desc.model.qk_norm = desc.model.qkv_bias = desc.model.linear_bias = desc.model.parallel = desc.model.tied = HET_YES;
     desc.model.norm = HET_LAYERNORM;
     desc.model.position = HET_LEARNED;
     desc.model.activation = HET_GELU_ERF;
-    check_directions(&desc, &batch, "unusual mixture");
+    check_directions(&desc, &batch, 0.005, "unusual mixture");
     desc.model.position = HET_NO_POSITION;
     desc.model.activation = HET_SWIGLU;
-    check_directions(&desc, &batch, "no positions, SwiGLU with biases");
+    check_directions(&desc, &batch, 0.005, "no positions, SwiGLU with biases");
     support_batch_end(&batch);
 }
 
@@ -674,7 +677,7 @@ static void unit_of_the_user(void **state)
     desc.model.init_std = 0.2f;
     batch_of(&batch, usual, 4, 3);
     chain_with_gains(&desc, units);
-    check_directions(&desc, &batch, "chain with a unit of the user");
+    check_directions(&desc, &batch, 0.005, "chain with a unit of the user");
     for (i = 0; i < 6; i++) {
         het_ctx *ctx;
         desc.layout.backward = backward[i % 3];
@@ -986,7 +989,7 @@ static void programs_of_the_user(void **state)
         }
         desc.units = units;
         desc.unit_count = 10;
-        if (rank == 0) check_directions(&desc, &batch, "programs of the user");
+        if (rank == 0) check_directions(&desc, &batch, 0.005, "programs of the user");
         apart = hash_of_orders(desc, &batch);
         desc.layout.devices = &device;
         desc.layout.device_count = 1;
@@ -1530,9 +1533,76 @@ static void initial_weights(void **state)
     het_destroy(ctx);
 }
 
+/* ---- drawn at random ---- */
+
+/* Two steps in another order, on other threads and instructions: the bits of the first way. */
+static uint64_t drawn_hash(het_desc desc, const support_batch *batch, int64_t way)
+{
+    static const het_isa isas[] = { HET_ISA_AUTO, HET_ISA_PLAIN, HET_ISA_AVX2, HET_ISA_AVX512 };
+    het_device_desc device;
+    het_ctx *ctx;
+    uint64_t hash;
+    memset(&device, 0, sizeof device);
+    device.isa = isas[way % 4];
+    device.threads = (int32_t)(1 + way / 4 % 3);
+    if (way % 5 == 4) device.isa = HET_ISA_AUTO, device.iface = het_reference_device();
+    desc.layout.devices = &device, desc.layout.device_count = 1;
+    desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + way % 3);
+    desc.layout.recompute = way / 3 % 2 ? HET_YES : HET_NO;
+    desc.limits.max_slices = 1 + way / 2 % 2;
+    ctx = support_create(&desc);
+    EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
+    EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
+    hash = support_hash(ctx);
+    het_destroy(ctx);
+    return hash;
+}
+
+/* Programs of two units, drawn: derivatives, and the same bits whatever runs them. HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
+static void drawn_programs(void **state)
+{
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 24);
+    int round, refused = 0;
+    support_batch batch;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    for (round = first; round < first + rounds; round++) {
+        uint64_t seed = (uint64_t)round * 104729 + 7, drawn[2];
+        het_desc desc = describe(families[support_below(&seed, 5)]);
+        het_unit units[10];
+        het_error error;
+        het_ctx *ctx;
+        char what[32];
+        int k;
+        for (k = 0; k < 2; k++) drawn[k] = support_random(&seed);
+        desc.model.init_std = 0.2f;
+        if (support_below(&seed, 3) == 0) desc.model.window = 5;
+        EXPECT_OK(het_model_complete(&desc.model, NULL));
+        desc.unit_count = drawn_chain(&desc.model, drawn, units, 10);
+        desc.units = units;
+        if (het_create(&desc, &ctx, &error) != HET_OK) {
+            refused++;
+            continue;
+        }
+        het_destroy(ctx);
+        snprintf(what, sizeof what, "round %d", round);
+        check_directions(&desc, &batch, 1e-6, what); /* norms of little may be steep */
+        if (support_below(&seed, 2)) desc.model.dropout = 0.1f;
+        if (support_below(&seed, 3) == 0) desc.dtype = HET_BF16;
+        const uint64_t hash = drawn_hash(desc, &batch, 0);
+        for (k = 0; k < 4; k++) {
+            const int64_t way = 1 + support_below(&seed, 59);
+            if (drawn_hash(desc, &batch, way) != hash) fail_msg("round %d: other bits in way %d", round, (int)way);
+        }
+    }
+    assert_in_range(refused, 0, (unsigned)rounds / 2);
+    support_batch_end(&batch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_programs),
         cmocka_unit_test(gradients_of_every_family),
         cmocka_unit_test(gradients_of_every_setting),
         cmocka_unit_test(adamw_of_a_context),
