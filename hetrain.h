@@ -4430,8 +4430,7 @@ static het_result heti_model_check(const het_model_desc *m, int head_size_given,
     return heti_model_agree(m, head_size_given, where, error);
 }
 
-HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error) {
-    const char *const where = "het_model_complete";
+static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
     static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
     het_model_desc m;
     int64_t family;
@@ -4447,6 +4446,10 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
     HETI_TRY(heti_model_check(&m, model->head_size != 0, where, error));
     *model = m;
     return HET_OK;
+}
+
+HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error) {
+    return heti_model_complete(model, "het_model_complete", error);
 }
 
 /* ---- what a matrix or vector of a model is: its name, its factors ---- */
@@ -9288,11 +9291,12 @@ static const char *heti_reason(const char *text, het_result result) {
     return text && text[0] ? text : het_result_text(result);
 }
 
-/* An error of a rank: in which step, and what. */
+/* An error of a rank: in which step or, where no job runs, in which call, and what. */
 static het_result heti_rank_fail(heti_rank *r, het_result code, const char *format, ...) {
     char whole[2048];
     heti_text text = heti_text_in(whole, sizeof whole);
-    heti_text_write(&text, "rank %d, step %d: ", r->rank, r->ctx->step + 1);
+    if (r->ctx->task.job == HETI_JOB_NONE) heti_text_write(&text, "%s: rank %d: ", r->ctx->call, r->rank);
+    else heti_text_write(&text, "rank %d, step %d: ", r->rank, r->ctx->step + 1);
     HETI_FORMAT(&text, format);
     return het_error_put(&r->error, code, whole);
 }
@@ -9300,7 +9304,8 @@ static het_result heti_rank_fail(heti_rank *r, het_result code, const char *form
 static het_result heti_device_fail(heti_rank *r, het_result result, const char *what) {
     const char *text = heti_reason(r->device.iface->last_error(r->device.self), result);
     if (r->error.code != HET_OK) return result;
-    if (r->ctx->world.ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
+    if (r->ctx->world.ranks == 1 && r->ctx->task.job != HETI_JOB_NONE)
+        return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
     return heti_rank_fail(r, result, "%s: %s", what, text);
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
@@ -9873,7 +9878,7 @@ static void heti_await_job(het_ctx *ctx) {
 static het_result heti_begin_threads(het_ctx *ctx) {
     pthread_condattr_t how;
     if (pthread_mutex_init(&ctx->threads.lock, NULL) != 0)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no mutex", ctx->call);
     ctx->threads.has_lock = 1;
     (void)pthread_cond_init(&ctx->threads.finished, NULL);
     (void)pthread_condattr_init(&how);
@@ -9882,7 +9887,7 @@ static het_result heti_begin_threads(het_ctx *ctx) {
     (void)pthread_condattr_destroy(&how);
     for (int64_t i = 0; i < ctx->world.local_count && (ctx->world.local_count > 1 || ctx->world.transport.iface); i++) {
         if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
-            return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
+            return heti_fail(&ctx->error, HET_ERR_OOM, "%s: the system has no thread for rank %d", ctx->call,
                              ctx->rank[i].rank);
         ctx->rank[i].threaded = 1;
     }
@@ -12749,29 +12754,29 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
 }
 
 /* In the floating-point mode of a call that computes. */
-static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, int64_t estimated, het_ctx **ctx,
-                                   het_error *error) {
+static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, int64_t estimated, const char *call,
+                                   het_ctx **ctx, het_error *error) {
     het_desc full = HETI_ZEROS;
     het_ctx *c;
     het_result result;
     if (desc) full = *desc;
-    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
+    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(heti_model_complete(&full.model, call, error));
     het_desc_defaults(&full);
     HETI_TRY(heti_check_desc(error, &full));
     c = HETI_CAST(het_ctx *, full.host.allocator.alloc(full.host.allocator.user, sizeof(het_ctx), 64));
-    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %b", HETI_CAST(uint64_t, sizeof(het_ctx)));
+    if (!c) return heti_fail(error, HET_ERR_OOM, "no memory for %b", HETI_CAST(uint64_t, sizeof(het_ctx)));
     memset(c, 0, sizeof *c);
     c->counter.inner = full.host.allocator;
     c->allocator.alloc = heti_counted_alloc;
     c->allocator.free = heti_counted_free;
     c->allocator.user = &c->counter;
-    c->call = "het_create";
+    c->call = call;
     c->inside = &c->inside_caller;
     c->purpose = purpose;
     c->estimated = estimated;
     result = heti_prepare(c, &full);
     if (result != HET_OK) {
-        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
+        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "%s", het_result_text(result));
         if (error) *error = c->error;
         c->failed = 1;
         heti_call_off(c, result);
@@ -12782,10 +12787,18 @@ static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, i
     return HET_OK;
 }
 
+/* An error begins with the name of the call. */
+static void heti_put_call(het_error *error, const char *call) {
+    const het_error why = *error;
+    const size_t length = strlen(call);
+    if (strncmp(why.text, call, length) == 0 && why.text[length] == ':') return;
+    (void)heti_fail(error, why.code, "%s: %s", call, why.text);
+}
+
 /* A context that has come as far as its purpose asks: het_create, het_memory_estimate and
    het_describe start here. */
-static het_result heti_new(const het_desc *desc, heti_purpose purpose, int64_t estimated, het_ctx **ctx,
-                           het_error *error) {
+static het_result heti_new(const het_desc *desc, heti_purpose purpose, int64_t estimated, const char *call,
+                           het_ctx **ctx, het_error *error) {
     heti_fp fp;
     het_error own;
     het_result result;
@@ -12793,8 +12806,9 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, int64_t e
     if (!error) error = &own;
     memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
-    result = heti_new_context(desc, purpose, estimated, ctx, error);
+    result = heti_new_context(desc, purpose, estimated, call, ctx, error);
     heti_fp_leave(&fp);
+    if (result != HET_OK) heti_put_call(error, call);
     if (result == HET_OK || !desc || desc->start_canary != 0 || desc->end_canary != 0) return result;
     if (purpose == HETI_TO_TRAIN && desc->host.logger.log)
         desc->host.logger.log(desc->host.logger.user, HET_LOG_ERROR, result, error->text);
@@ -12803,12 +12817,15 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, int64_t e
     return result;
 }
 
-HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
-    het_result result;
-    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
-    result = heti_new(desc, HETI_TO_TRAIN, -1, ctx, error);
+static het_result heti_create(const het_desc *desc, const char *call, het_ctx **ctx, het_error *error) {
+    const het_result result = heti_new(desc, HETI_TO_TRAIN, -1, call, ctx, error);
     if (result == HET_OK) heti_set_call(*ctx, NULL);
     return result;
+}
+
+HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
+    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
+    return heti_create(desc, "het_create", ctx, error);
 }
 
 HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error) {
@@ -12816,7 +12833,7 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
     het_ctx *ctx;
     het_result result;
     if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
-    result = heti_new(desc, HETI_TO_ESTIMATE, rank, &ctx, error);
+    result = heti_new(desc, HETI_TO_ESTIMATE, rank, "het_memory_estimate", &ctx, error);
     if (result != HET_OK) return result;
     heti_fp_enter(&fp);
     if (rank >= 0 && rank < ctx->world.local_count) result = heti_map_ranks(ctx, rank, rank + 1);
@@ -12824,16 +12841,19 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
                             ctx->world.local_count);
     heti_fp_leave(&fp);
     if (result == HET_OK) *memory = ctx->rank[rank].part->sizes;
-    else if (error) *error = ctx->error;
+    else if (error) {
+        *error = ctx->error;
+        heti_put_call(error, ctx->call);
+    }
     heti_release(ctx);
     return result;
 }
 
-HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
+static het_result heti_describe_for(const het_desc *desc, const char *call, het_description **description,
+                                    het_error *error) {
     het_description *d;
     het_ctx *ctx;
     het_desc one = HETI_ZEROS;
-    if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
     *description = NULL;
     if (desc) one = *desc;
     one.layout.device_count = 1;
@@ -12842,7 +12862,7 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.plan = NULL;
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
-    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, -1, &ctx, error));
+    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, -1, call, &ctx, error));
     *description = d = &ctx->description;
     d->ctx = ctx;
     ctx->inside->callback = "het_description.ctx"; /* a call that asks for more than there is, is refused there */
@@ -12856,12 +12876,17 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     return HET_OK;
 }
 
+HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
+    if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
+    return heti_describe_for(desc, "het_describe", description, error);
+}
+
 HETRAIN_API het_result het_plan_cuts(const het_desc *desc, het_plan *plan, het_error *error) {
     het_description *d;
     het_result result = HET_OK;
     int backs = 0;
     if (!plan || !plan->cut) return heti_fail(error, HET_ERR_INVALID, "het_plan_cuts: the plan or its cut is NULL");
-    HETI_TRY(het_describe(desc, &d, error));
+    HETI_TRY(heti_describe_for(desc, "het_plan_cuts", &d, error));
     if (plan->units != d->units)
         result = heti_fail(error, HET_ERR_INVALID, "het_plan_cuts: the plan is for %d units, the model has %d",
                            plan->units, d->units);
@@ -15981,6 +16006,7 @@ static het_result heti_enter(het_ctx *ctx, const char *function) {
     ctx->error.text[0] = 0;
     memset(ctx->inside, 0, sizeof *ctx->inside);
     heti_set_call(ctx, function);
+    ctx->task.job = HETI_JOB_NONE;
     heti_fp_enter(&ctx->fp);
     return HET_OK;
 }
@@ -16969,7 +16995,7 @@ static het_result heti_train_step(heti_train *t, int64_t step) {
 static het_result heti_train_run(heti_train *t) {
     size_t size = HETI_CAST(size_t, t->desc.micro_batches) * sizeof *t->batch;
     het_result result = HET_OK;
-    HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
+    HETI_TRY(heti_create(&t->desc.context, "het_train", &t->ctx, t->error));
     const het_allocator *allocator = &het_get_desc(t->ctx)->host.allocator;
     t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
     if (t->batch == NULL)

@@ -250,6 +250,12 @@ static void chains_of_units(void **state)
 
 /* ---- descriptions ---- */
 
+/* The error of a call begins with its name. */
+static void begins_with(const char *text, const char *call, int line)
+{
+    if (strncmp(text, call, strlen(call)) != 0 || text[strlen(call)] != ':') fail_msg("line %d: not of %s: %s", line, call, text);
+}
+
 static void create_refused(const het_desc *desc, het_result code, const char *words, int line)
 {
     het_ctx *ctx = NULL;
@@ -259,7 +265,25 @@ static void create_refused(const het_desc *desc, het_result code, const char *wo
     ctx = (het_ctx *)(void *)&mark;
     support_expect(het_create(desc, &ctx, &error), code, error.text, words, "het_create", line);
     assert_null(ctx);
+    begins_with(error.text, "het_create", line);
     support_expect(het_memory_estimate(desc, 0, &memory, &error), code, error.text, words, "het_memory_estimate", line);
+    begins_with(error.text, "het_memory_estimate", line);
+}
+
+/* By what happens behind the estimate. */
+static void create_fails(const het_desc *desc, het_result code, const char *words, int line)
+{
+    het_ctx *ctx = NULL;
+    het_error error;
+    support_expect(het_create(desc, &ctx, &error), code, error.text, words, "het_create", line);
+    begins_with(error.text, "het_create", line);
+    if (strstr(error.text, "step")) fail_msg("line %d: no step has begun: %s", line, error.text);
+}
+
+static het_result run_breaks(void *self, het_queue *queue, const het_op *op)
+{
+    (void)self, (void)queue, (void)op;
+    return HET_ERR_DEVICE;
 }
 
 #define REFUSED(field, value, code, words) \
@@ -272,8 +296,12 @@ static void create_refused(const het_desc *desc, het_result code, const char *wo
 static void descriptions(void **state)
 {
     static const het_optimizer_iface nameless = { "nameless", 2, { "m", NULL, NULL, NULL }, 0, NULL, NULL, NULL };
+    static const het_device_desc no_device;
     het_description *description = NULL;
-    het_device_iface table = *het_cpu_device();
+    het_device_iface table = *het_cpu_device(), broken = table;
+    het_memory bytes;
+    het_plan plan;
+    uint8_t cut;
     het_device_desc devices[2];
     het_unit units[3];
     het_desc base, desc;
@@ -361,7 +389,23 @@ static void descriptions(void **state)
     EXPECT_ERROR(het_memory_estimate(&base, 0, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
     EXPECT_ERROR(het_describe(&base, NULL, &error), HET_ERR_INVALID, error.text, "description|NULL");
     EXPECT_ERROR(het_describe(&desc, &description, &error), HET_ERR_INVALID, error.text, "unit 1|embed");
+    begins_with(error.text, "het_describe", __LINE__);
     assert_null(description);
+    memset(&plan, 0, sizeof plan);
+    plan.cut = &cut;
+    EXPECT_ERROR(het_plan_cuts(&desc, &plan, &error), HET_ERR_INVALID, error.text, "unit 1|embed");
+    begins_with(error.text, "het_plan_cuts", __LINE__);
+    EXPECT_ERROR(het_memory_estimate(&base, 1, &bytes, &error), HET_ERR_INVALID, error.text, "rank 1 of 1");
+    desc = base;
+    desc.layout.devices = devices;
+    devices[0] = no_device;
+    desc.layout.device_count = 1;
+    devices[0].memory_limit = 1;
+    create_refused(&desc, HET_ERR_LIMIT, "rank 0|limit", __LINE__);
+    devices[0] = no_device;
+    devices[0].iface = &broken;
+    broken.run = run_breaks;
+    create_fails(&desc, HET_ERR_DEVICE, "rank 0: clear", __LINE__);
     het_description_free(NULL);
     assert_int_equal(het_create(&base, NULL, NULL), HET_ERR_INVALID);
     het_desc_defaults(NULL);
@@ -978,6 +1022,8 @@ static void one_call_training(void **state)
     TRAIN_REFUSED(data.length, 49, HET_ERR_LIMIT, "49|48"); /* beyond the context */
     TRAIN_REFUSED(data.reader.read, NULL, HET_ERR_INVALID, "read");
     TRAIN_REFUSED(context.limits.max_tokens, 10, HET_ERR_LIMIT, "10");
+    TRAIN_REFUSED(context.dtype, (het_dtype)7, HET_ERR_INVALID, "dtype is 7");
+    begins_with(error.text, "het_train", __LINE__);
     TRAIN_REFUSED(progress, stop_after_two, HET_ERR_CALLBACK, "");
     EXPECT_ERROR(het_train(&base, &ctx, &error), HET_OK, error.text, "");
     assert_int_equal(het_get_step(ctx), 3);
