@@ -905,7 +905,9 @@ typedef struct het_graph_iface {
 
 #define HETRAIN_DEVICE_VERSION 9
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
-   last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
+   last_error): when such a call returns, nothing that the device's queues were given touches host
+   memory any more, nor will it. Threads: one rank uses one device; alloc and free may block, run
+   does not. */
 typedef struct het_device_iface {
     uint32_t version;                /* HETRAIN_DEVICE_VERSION */
     const char *name;
@@ -16211,7 +16213,7 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_arra
 }
 
 HETRAIN_API void het_set_base(het_ctx *ctx, uint64_t fingerprint) {
-    if (ctx && heti_refuse(ctx, "het_set_base", NULL) == HET_OK) ctx->base = fingerprint;
+    if (ctx && !ctx->failed && heti_refuse(ctx, "het_set_base", NULL) == HET_OK) ctx->base = fingerprint;
 }
 
 HETRAIN_API uint64_t het_get_base(const het_ctx *ctx) { return ctx ? ctx->base : 0; }

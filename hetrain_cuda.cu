@@ -4288,7 +4288,10 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
 }
 
 static het_result hetc_run_op(void *self, het_queue *queue, const het_op *op) {
-    return (hetc_self(self)->options & HET_CUDA_OPS) != 0 ? hetc_timed_op(self, queue, op) : hetc_op(self, queue, op);
+    const int timed = (hetc_self(self)->options & HET_CUDA_OPS) != 0;
+    const het_result result = timed ? hetc_timed_op(self, queue, op) : hetc_op(self, queue, op);
+    if (result != HET_OK) hetc_stop_copies(hetc_self(self)); /* also where nothing of CUDA failed */
+    return result;
 }
 
 extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capacity) {

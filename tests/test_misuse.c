@@ -1105,6 +1105,8 @@ static void hooks_that_fail(void **state)
     support_batch_start(&batch);
     support_batch_sequence(&batch, 20, 61, 0, 1);
     EXPECT_ERROR(het_step(ctx, &batch.batch, 1, NULL), HET_ERR_CALLBACK, het_last_error(ctx), "hook|unit 3");
+    het_set_base(ctx, 7); /* a context that failed answers queries alone */
+    assert_int_equal(het_get_base(ctx), 0);
     het_destroy(ctx);
     support_batch_end(&batch);
 }
