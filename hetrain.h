@@ -10924,7 +10924,7 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const het_parameter
     int64_t count, member = 0, range[2];
     const het_team_member *team = het_plan_team(ctx->share.plan, rank, &count);
     het_box box = { 0, p->rows, 0, p->columns };
-    if (!team || !team->columns || p->divide < 1) return box;
+    if (count == 1 || !team->columns || p->divide < 1) return box; /* alone, also as a team of one */
     while (team[member].rank != rank) member++;
     if (p->divide == 3) {
         const int64_t rows = p->rows / p->grid[0], row = member / p->grid[2] % p->grid[0] * rows,
@@ -10947,10 +10947,10 @@ static int heti_is_divided(const het_ctx *ctx, int64_t b) {
 
 /* Whether what a rank uses of a block is apart from what it owns: parts of matrices, versions. */
 static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
-    int64_t count;
+    int64_t count = 1;
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
     if (ctx->share.updates > 1) return !ctx->chain.block[b].frozen && !heti_keeps(ctx->share.plan, rank);
-    return team && team->columns && heti_is_divided(ctx, b);
+    return count > 1 && team->columns && heti_is_divided(ctx, b);
 }
 
 /* A weight that is kept as int8, its elements in a box: rows of whole blocks, `from` the first. */

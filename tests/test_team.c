@@ -32,6 +32,9 @@
 #define BESIDE "{\"teams\":[{\"ranks\":[1,2],\"split\":\"columns\",\"shares\":[1,2]}],\"state_shares\":[3,1,2],\"pipelines\":[{\"stages\":[" \
     "{\"rank\":0,\"units\":[0,8]}]},{\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"rank\":1,\"units\":[3,8]}]}]}"
 
+/* A team by columns of one rank, which is alone, whatever heads it is said to have. */
+#define LONELY "{\"teams\":[{\"ranks\":[0],\"heads\":[[1]],\"split\":\"columns\"}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}"
+
 typedef support_layout layout;
 
 static het_model_desc team_model(het_family family, int64_t context)
@@ -74,6 +77,7 @@ static void columns_have_the_bits_of_one_rank(void **state)
     static const layout layouts[] = {
         { "tp2", NULL, 2, 1 }, { "tp:1,3", NULL, 2, 3 }, { "dp2xtp2", NULL, 4, 1 }, { "pp2xtp2", "zb-h1", 4, 2 }, { "pp2xtp:2,1", "zb-v", 4, 1 },
         { "pp2xtp2", "bidirectional", 4, 1 }, { "dp2xpp2xtp2", "interleaved", 8, 1 }, { BESIDE, NULL, 3, 1 }, { "tp5", NULL, 5, 1 },
+        { LONELY, NULL, 1, 1 },
     };
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
     size_t i, k;
