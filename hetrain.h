@@ -7359,7 +7359,7 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
             return heti_invalid(l->error, l->where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
     for (int64_t r = 0; r < s->ranks; r++)
-        if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
+        if (s->start[0] != 0 || s->start[r + 1] < s->start[r] || s->start[r + 1] > INT64_MAX / 64)
             return heti_invalid(l->error, l->where, "rank %d: its list begins at %d and ends at %d", r, s->start[r],
                                 s->start[r + 1]);
     return HET_OK;

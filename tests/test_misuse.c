@@ -447,6 +447,7 @@ static void plans_and_schedules(void **state)
     het_plan *plan = support_plan("dp", "gpipe", 4, 1, 1), *made = (het_plan *)(void *)&plan, part;
     const int64_t counts[1] = { 2 };
     het_schedule *lists = NULL, *more = (het_schedule *)(void *)&plan, some;
+    int64_t actions;
     het_needs needs;
     het_error error;
     (void)state;
@@ -476,6 +477,10 @@ static void plans_and_schedules(void **state)
     EXPECT_ERROR(het_schedule_check(plan, NULL, &some, NULL, &error), HET_ERR_INVALID, error.text, "het_schedule_check|arrays");
     EXPECT_ERROR(het_schedule_needs(plan, &some, 0, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "het_schedule_needs|arrays");
     EXPECT_ERROR(het_schedule_needs(plan, lists, 1, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "1 ranks from number 1|has 1");
+    actions = lists->start[1];
+    lists->start[1] = INT64_MAX; /* more than any memory holds */
+    EXPECT_ERROR(het_schedule_check(plan, NULL, lists, NULL, &error), HET_ERR_INVALID, error.text, "rank 0|ends at 9223372036854775807");
+    lists->start[1] = actions;
     EXPECT_ERROR(het_schedule_complete(plan, NULL, NULL, NULL, &more, &error), HET_ERR_INVALID, error.text, "NULL");
     het_schedule_free(lists);
     het_plan_free(plan);
