@@ -575,6 +575,56 @@ static void experts_are_planned(void **state)
     }
 }
 
+/* A team's rows are cut between granules, and a context has room for those of 512 tokens, though these have 32: two devices that hold a micro-batch of
+   16 by context with half its rows each, but not with all, are not told that they do. */
+static void teams_have_room_for_long_granules(void **state)
+{
+    static const char devices[] = "{\"devices\": [{\"name\": \"d\", \"f32\": \"10G\", \"bandwidth\": \"100G\"}]}";
+    het_error error = { HET_OK, "" };
+    het_hardware hardware;
+    het_device_desc device[2];
+    het_search_desc search;
+    het_cluster *cluster = NULL;
+    het_profile *profile = NULL;
+    het_search *found = NULL;
+    het_ctx *ctx = NULL;
+    het_desc desc;
+    int64_t r;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(device, 0, sizeof device);
+    memset(&search, 0, sizeof search);
+    EXPECT_OK(het_model_parse("llama:layers=2,width=64,heads=4,vocab=64,context=32", &desc.model, &error));
+    desc.granule = 1;
+    desc.limits.max_tokens = 512;
+    EXPECT_OK(het_hardware_read(devices, strlen(devices), &hardware, &error));
+    EXPECT_OK(het_hardware_profile(&hardware, &desc, 32, "teams", NULL, &profile, &error));
+    EXPECT_OK(het_cluster_flat(2, NULL, 1e-9, 1e12, NULL, &cluster, &error));
+    for (r = 0; r < 2; r++) {
+        snprintf(cluster->device[r].profile, sizeof cluster->device[r].profile, "d");
+        cluster->device[r].memory = 8e6;
+        device[r].memory_limit = 8000000;
+    }
+    search.profile = profile;
+    search.cluster = cluster;
+    search.granules = 16;
+    search.granule_tokens = 32;
+    search.most_micro_batches = 1;
+    search.recompute = HET_NO;
+    search.evaluations = 2000;
+    EXPECT_ERROR(het_plan_search(&search, &found, &error), HET_OK, error.text, "");
+    desc.layout.devices = device;
+    desc.layout.device_count = 2;
+    desc.layout.plan = found->found[0].plan;
+    desc.limits.max_sequences = 16;
+    desc.limits.max_micro_batches = 1;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_OK, error.text, "");
+    het_destroy(ctx);
+    het_search_free(found);
+    het_cluster_free(cluster);
+    het_profile_free(profile);
+}
+
 /* With few micro-batches some of a rank's stages do all backward passes in one piece: those need more scratch, the others more in a slot. */
 static void bytes_of_mixed_ranks_suffice(void **state)
 {
@@ -1439,6 +1489,7 @@ int main(void)
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_bf16_streams_agree),
         cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
         cmocka_unit_test(bytes_of_many_copies_agree), cmocka_unit_test(bytes_of_experts_agree), cmocka_unit_test(experts_are_planned),
+        cmocka_unit_test(teams_have_room_for_long_granules),
         cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree),
         cmocka_unit_test(bytes_of_several_updates_agree),
         cmocka_unit_test(flows_of_a_plan),

@@ -1165,8 +1165,9 @@ static void teams_where_memory_is_short(void **state)
     int64_t i;
     (void)state;
     world_make(w, 2, 64, 0.1);
-    w->kind[1].keep[HET_KEEP_WEIGHT][0] = w->kind[1].divided[HET_KEEP_WEIGHT][0] = 1e6;
-    w->desc.most_micro_batches = 1; /* 64 tokens at once */
+    w->kind[1].keep[HET_KEEP_WEIGHT][0] = w->kind[1].divided[HET_KEEP_WEIGHT][0] = 31250;
+    w->desc.granule_tokens = 512;
+    w->desc.most_micro_batches = 1; /* 2,048 tokens at once */
     for (i = 0; i < 2; i++) w->place[i].memory = 55e6;
     w->desc.teams = HET_NO;
     EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text, "needs at least");

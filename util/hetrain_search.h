@@ -5102,9 +5102,11 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     plan->step.micro_batch = c->granules;
 }
 
+/* Its granules are as long as a context makes room for, however short those of the step are. */
 static het_shape heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c) {
-    const het_shape shape = { c->granules * s->d.granule_tokens, c->granules * s->d.granule_sequences,
-                              s->d.granule_tokens / s->pieces };
+    const int64_t tokens = c->granules * s->d.granule_tokens, sequences = s->d.granule_sequences,
+                  whole = heti_s_min(s->d.granule_tokens, 512 * sequences);
+    const het_shape shape = { tokens, c->granules * sequences, heti_s_min(tokens, heti_s_max(512, whole)) };
     return shape;
 }
 
