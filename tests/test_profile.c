@@ -1346,6 +1346,54 @@ static void flows_of_a_plan(void **state)
     het_profile_free(profile);
 }
 
+/* A plan with a stage of a rank, of a pipeline or of units that there are not. */
+static void plans_are_proven_first(void **state)
+{
+    int64_t i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        het_profile *profile = read_text(chain_profile);
+        het_cluster *cluster = NULL;
+        het_plan_costs *costs = NULL;
+        het_simulation *simulation = NULL;
+        het_search_desc search;
+        het_adapt_desc adapting;
+        het_adapt *adapt = NULL;
+        het_error error = { HET_OK, "" };
+        const het_shape most = { 10, 1, 0 };
+        het_needs needs[2];
+        het_memory memory[2];
+        het_plan *plan;
+        shape s;
+        memset(needs, 0, sizeof needs);
+        memset(&s, 0, sizeof s);
+        memset(&search, 0, sizeof search);
+        memset(&adapting, 0, sizeof adapting);
+        s.plan = "pp";
+        s.schedule = "1f1b";
+        s.ranks = 2;
+        s.slices = 1;
+        plan = read_plan(&s, profile->units);
+        if (i == 0) plan->stage[0].rank = -1;
+        else if (i == 1) plan->stage[1].pipeline = INT64_C(1) << 40;
+        else plan->stage[1].unit_end = INT64_MIN;
+        EXPECT_OK(het_cluster_flat(2, NULL, 0, 0, NULL, &cluster, &error));
+        search.profile = profile;
+        search.cluster = cluster;
+        search.granules = search.granule_tokens = 4;
+        adapting.search = &search;
+        EXPECT_ERROR(het_profile_costs(profile, plan, NULL, HET_DEFAULT, NULL, &costs, &error), HET_ERR_INVALID, error.text, "het_profile_costs: ");
+        EXPECT_ERROR(het_profile_memory(profile, plan, needs, &most, memory, &error), HET_ERR_INVALID, error.text, "het_profile_memory: ");
+        EXPECT_ERROR(het_plan_predict(&search, plan, 1, HET_NO, &simulation, &error), HET_ERR_INVALID, error.text, "het_plan_predict: ");
+        EXPECT_OK(het_adapt_create(&adapting, &adapt, &error));
+        EXPECT_ERROR(het_adapt_start(adapt, plan, 1, &error), HET_ERR_INVALID, error.text, "het_adapt_start: ");
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        het_cluster_free(cluster);
+        het_profile_free(profile);
+    }
+}
+
 static void costs_of_a_plan(void **state)
 {
     het_profile *profile = read_text(chain_profile);
@@ -1502,6 +1550,7 @@ int main(void)
         cmocka_unit_test(bad_files),
         cmocka_unit_test(hostile_files), cmocka_unit_test(bytes_of_large_numbers), cmocka_unit_test(long_chains_are_read_soon),
         cmocka_unit_test(merging),
+        cmocka_unit_test(plans_are_proven_first),
         cmocka_unit_test(costs_of_a_plan),
         cmocka_unit_test(between_alone_and_together),
     };

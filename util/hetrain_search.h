@@ -1785,6 +1785,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
                                           const het_shape *shape, het_memory *memory, het_error *error) {
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return HETI_S_BAD(error, "het_profile_memory: a pointer is NULL");
+    HETI_T_TRY(het_plan_check(plan, "het_profile_memory", error));
     if (plan->units != profile->units)
         return HETI_S_BAD(error, "het_profile_memory: a plan for %d units, a profile of %d", plan->units,
                           profile->units);
@@ -2103,6 +2104,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     const het_shape one = { 1, 1, 1 };
     HETI_S_OUTPUT("het_profile_costs", costs);
     HETI_S_NEEDED("het_profile_costs", profile, plan);
+    HETI_T_TRY(het_plan_check(plan, "het_profile_costs", error));
     if (plan->units != profile->units)
         return HETI_S_BAD(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
                           profile->units);
@@ -8060,7 +8062,8 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
         return HETI_S_BAD(error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
                           plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
-    return HET_OK;
+    HETI_T_TRY(heti_s_check_profile(d->profile, call, error));
+    return het_plan_check(plan, call, error);
 }
 
 /* A step's micro-batches, whose they are, sizes, costs, lists. cluster: not the description's. */
