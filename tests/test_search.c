@@ -1409,6 +1409,16 @@ static void budgets_end_it(void **state)
     check_found(w, long_one);
     het_search_free(short_one);
     het_search_free(long_one);
+    w->desc.evaluations = 1000000000; /* which time ends, before keepers are looked for as well */
+    now = 0;
+    short_one = find(w);
+    w->desc.evaluations = INT64_MAX;
+    now = 0;
+    long_one = find(w);
+    assert_int_equal(long_one->evaluations, short_one->evaluations);
+    assert_true(long_one->found[0].seconds == short_one->found[0].seconds);
+    het_search_free(short_one);
+    het_search_free(long_one);
     end(w);
 }
 

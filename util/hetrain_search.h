@@ -768,6 +768,8 @@ extern "C" {
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
 
+#define HETI_S_MOST_EVALUATIONS (INT64_C(1) << 48) /* sums of them are no overflow */
+
 static int64_t heti_s_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t heti_s_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static double heti_s_larger(double a, double b) { return a > b ? a : b; }
@@ -6784,7 +6786,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
-    if (d->evaluations < 1) d->evaluations = 20000;
+    d->evaluations = d->evaluations < 1 ? 20000 : heti_s_min(d->evaluations, HETI_S_MOST_EVALUATIONS);
     if (d->trials < 0 && d->trials != INT64_MIN) /* that is a search within another, which guesses */
         return HETI_S_BAD(s->error, "het_plan_search: trials is %d", d->trials);
     s->guessing = s->plain = d->trials != 0;
@@ -10079,6 +10081,7 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     heti_s_seek *s = &t->s;
     het_search_desc d = *search;
     if (t->given.d.evaluations < 1) t->given.d.evaluations = HETI_S_TEAM_TRIES;
+    t->given.d.evaluations = heti_s_min(t->given.d.evaluations, HETI_S_MOST_EVALUATIONS);
     t->n = t->given.d.granules;
     t->granule = search->granule_tokens;
     t->most = heti_s_max(t->n, d.cluster->ranks);
