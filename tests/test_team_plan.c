@@ -575,9 +575,11 @@ static void alike_members_get_alike_shares(void **state)
 static void shares_refuse(void **state)
 {
     het_error error = { HET_OK, "" };
+    const double wrong[] = { -1, (double)NAN, (double)INFINITY };
     het_team_member member[8];
     uint64_t seed = 3;
     brute b;
+    int i;
     (void)state;
     draw(&b, &seed, 4, 1);
     b.d.heads = 3;
@@ -586,6 +588,16 @@ static void shares_refuse(void **state)
     b.d.granules = 0;
     EXPECT_ERROR(het_team_divide(&b.d, member, NULL, &error), HET_ERR_INVALID, error.text, "0 granules");
     EXPECT_ERROR(het_team_divide(&b.d, NULL, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    b.d.granules = INT64_MAX;
+    EXPECT_ERROR(het_team_divide(&b.d, member, NULL, &error), HET_ERR_INVALID, error.text, "9223372036854775807 granules");
+    b.d.granules = 8;
+    for (i = 0; i < 3; i++) {
+        b.member[1].forward.pair = wrong[i];
+        EXPECT_ERROR(het_team_divide(&b.d, member, NULL, &error), HET_ERR_INVALID, error.text, "member 1");
+    }
+    b.member[1].forward.pair = b.member[1].backward.pair = 1e-310; /* one over it is no number */
+    EXPECT_OK(het_team_divide(&b.d, member, NULL, &error));
+    assert_int_equal(member[0].heads + member[1].heads + member[2].heads + member[3].heads, 4);
 }
 
 /* ---- the planner ---- */

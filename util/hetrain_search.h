@@ -2168,6 +2168,10 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
     return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
 }
 
+static int heti_s_curve_valid(het_cost c) {
+    return c.base >= 0 && c.base <= 1e100 && c.token >= 0 && c.token <= 1e100 && c.pair >= 0 && c.pair <= 1e100;
+}
+
 /* ---- shares of a team ---- */
 
 /* Seconds of the slowest member, heads of each, granules before it. */
@@ -2257,7 +2261,7 @@ static void heti_s_divide_many(heti_s_divide *s) {
     int64_t *heads = s->now.heads, left = d->heads;
     for (int64_t m = 0; m < d->members; m++) {
         const double pair = d->member[m].forward.pair + d->member[m].backward.pair;
-        sum += part[m] = pair > 0 ? 1 / pair : 1;
+        sum += part[m] = pair > 0 ? heti_s_smaller(1 / pair, 1e100) : 1;
     }
     for (int64_t m = 0; m < d->members; m++) {
         part[m] *= heti_s_real(d->heads) / sum;
@@ -2289,12 +2293,15 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
     if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
         return HETI_S_BAD(error, "het_team_divide: a pointer is NULL, or a struct was not cleared");
-    if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
-        (desc->heads > 0 && desc->heads < desc->members) || !heti_t_is_time(desc->tokens) ||
-        !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
+    if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 ||
+        desc->granules > INT64_C(1) << 50 || desc->heads < 0 || (desc->heads > 0 && desc->heads < desc->members) ||
+        !heti_t_is_time(desc->tokens) || !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
         return HETI_S_BAD(error, "het_team_divide: %d members, %d granules of %e tokens, %e pairs, %e sequences, %d "
                           "heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
                           desc->heads);
+    for (int64_t m = 0; m < desc->members; m++)
+        if (!heti_s_curve_valid(desc->member[m].forward) || !heti_s_curve_valid(desc->member[m].backward))
+            return HETI_S_BAD(error, "het_team_divide: a time of member %d is negative or not finite", m);
     HETI_S_CLEARED(heti_s_divide, s);
     s.d = desc;
     s.length = 1 / sequences;
@@ -6806,10 +6813,6 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     for (int64_t o = 0; o < s->orders; o++) s->name[o] = s->order[o]->name;
     d->schedules = s->name, d->schedule_count = s->orders; /* of searches within this one */
     return HET_OK;
-}
-
-static int heti_s_curve_valid(het_cost c) {
-    return c.base >= 0 && c.base <= 1e100 && c.token >= 0 && c.token <= 1e100 && c.pair >= 0 && c.pair <= 1e100;
 }
 
 /* Profiles of devices, and that everything in them is a time. */
