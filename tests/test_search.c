@@ -1090,6 +1090,10 @@ static void shares_follow_speeds(void **state)
     assert_true(search->found[0].seconds > 89.9 && search->found[0].seconds < 90.1); /* 6 granules of 15 s; 2 of 45 s */
     assert_true(search->bound > 89.9 && search->bound < 90.1 && search->distance < 1e-3);
     het_search_free(search);
+    w->desc.trials = 2; /* what else there is was guessed */
+    search = find(w);
+    assert_int_equal(search->exhaustive, 0);
+    het_search_free(search);
     end(w);
 }
 

@@ -547,7 +547,7 @@ typedef struct het_search {
     double distance;                  /* best / bound - 1 */
     char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
     int64_t evaluations, skipped;     /* plans simulated; left out because a bound or memory said so */
-    int32_t exhaustive;               /* 1: the whole space was searched */
+    int32_t exhaustive;               /* 1: the whole space was searched; 0 with `trials` */
     int32_t stopped;                  /* 1: by evaluations or seconds */
     het_simulation *simulation;       /* of the best, with its timeline */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes;
@@ -7979,6 +7979,7 @@ static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
     }
     s->guessing = s->plain = 0;
     s->to.evaluations = trials;
+    s->to.exhaustive = 0; /* a guess ruled the others out */
     s->found_count = heti_s_min(s->found_count, most_found);
     return s->result;
 }
