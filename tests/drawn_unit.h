@@ -1,5 +1,5 @@
-/* A unit whose program is drawn from a seed, its settings: up to eight nodes of all kinds over what there is so far; what no node reads is joined into
-   the one stream that goes out. het_create refuses some of them, with more names, sites of dropout or parameters than a unit may have. */
+/* A unit whose program is drawn from a seed, its settings: up to eight nodes of all kinds over what there is so far; what no node reads is joined
+   into the one stream that goes out. het_create refuses some of them, with more names, sites of dropout or parameters than a unit may have. */
 #ifndef DRAWN_UNIT_H
 #define DRAWN_UNIT_H
 

@@ -575,8 +575,8 @@ static void experts_are_planned(void **state)
     }
 }
 
-/* A team's rows are cut between granules, and a context has room for those of 512 tokens, though these have 32: two devices that hold a micro-batch of
-   16 by context with half its rows each, but not with all, are not told that they do. */
+/* A team's rows are cut between granules, and a context has room for those of 512 tokens, though these have 32: two devices that hold a micro-batch
+   of 16 by context with half its rows each, but not with all, are not told that they do. */
 static void teams_have_room_for_long_granules(void **state)
 {
     static const char devices[] = "{\"devices\": [{\"name\": \"d\", \"f32\": \"10G\", \"bandwidth\": \"100G\"}]}";
