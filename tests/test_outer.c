@@ -496,7 +496,8 @@ static struct {
     het_result took;            /* which is not to be had afterwards: */
     int kept;                   /* its weights stay as they are */
     volatile int64_t through;   /* steps that island 0 is through */
-    volatile int64_t looks;     /* of island 0, at how long island 1 has been silent */
+    volatile int64_t looks;     /* of island 0, at how long island 1 has been silent, up to `late` */
+    int64_t late;
     double stopped;             /* seconds */
     char failed[2][600];        /* why an island's join did */
 } meetings;
@@ -686,7 +687,8 @@ static double late_silence(void *self, int64_t process)
 {
     (void)self, (void)process;
     if (meetings.messages == 0) return 0;
-    return 0.5 * (double)++meetings.looks + (meetings.looks > 3 ? meetings.stopped : 0);
+    if (meetings.looks < meetings.late) meetings.looks++;
+    return 0.5 * (double)meetings.looks + (meetings.looks > 3 ? meetings.stopped : 0);
 }
 
 /* Island 1 is late by so many looks of island 0. */
@@ -698,6 +700,7 @@ static int64_t meetings_of_one_late(int64_t looks, double stopped)
     late.irecv = late_irecv, late.silence = late_silence, late.abort = late_abort;
     meetings_start();
     meetings.stopped = stopped;
+    meetings.late = looks;
     meetings.transport[0][0].iface = &late;
     settle(l, 2);
     l[0].plan = l[1].plan = NULL;
