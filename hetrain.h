@@ -1997,8 +1997,9 @@ typedef struct het_loss_history {
 } het_loss_history;
 
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
-/* Fills *error, which may be NULL, and returns `result`. A text that is too long loses its middle:
-   its end says what is wrong. Threads: any. */
+/* Fills *error, which may be NULL, and returns `result`; above 0, where no error is, it becomes
+   HET_ERR_CALLBACK. A text that is too long loses its middle: its end says what is wrong. Threads:
+   any. */
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text);
 
 /* Fills every 0 with its default; validates nothing. Threads: any. */
@@ -2532,6 +2533,7 @@ HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *for
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text) {
     const size_t most = error != NULL ? sizeof error->text - 1 : 0, front = most / 3,
                  length = text != NULL ? strlen(text) : 0;
+    if (result > HET_OK) result = HET_ERR_CALLBACK;
     if (error == NULL) return result;
     error->code = result;
     memset(error->text, 0, sizeof error->text);

@@ -1116,6 +1116,24 @@ static void hooks_that_fail(void **state)
     support_batch_end(&batch);
 }
 
+/* Errors are negative: a positive number of a callback's does not become a call's result. */
+static het_result positive_hook(void *user, const het_hook_info *info) { (void)user, (void)info; return (het_result)7; }
+
+static void positive_results_are_errors(void **state)
+{
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    assert_int_equal(het_fail(s.ctx, (het_result)7, "of mine"), HET_ERR_CALLBACK);
+    assert_string_equal(het_last_error(s.ctx), "of mine");
+    assert_int_equal(het_error_put(NULL, (het_result)7, ""), HET_ERR_CALLBACK);
+    het_destroy(s.ctx);
+    s.desc.host.hook = positive_hook;
+    s.ctx = support_create(&s.desc);
+    CTX_ERROR(&s, het_step(s.ctx, &s.batch.batch, 1, NULL), HET_ERR_CALLBACK, "hook");
+    small_end(&s);
+}
+
 static void cancelled(void **state)
 {
     small s;
@@ -1499,7 +1517,7 @@ int main(void)
         cmocka_unit_test(paths),
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(cancelled),
-        cmocka_unit_test(cancelled_asleep),
+        cmocka_unit_test(cancelled_asleep), cmocka_unit_test(positive_results_are_errors),
         cmocka_unit_test(errors_are_logged),
         cmocka_unit_test(calls_inside_hooks),
         cmocka_unit_test(calls_inside_other_callbacks),
