@@ -7181,9 +7181,17 @@ static het_result heti_schedule_arguments(const het_plan *plan, const het_schedu
     HETI_TRY(heti_plan_check_shape(plan, where, error));
     if (!s || !output || !s->micro_batches || !s->start || !s->action)
         return heti_invalid(error, where, "the schedule, one of its arrays or the output is NULL");
-    if (s->ranks == plan->ranks && s->pipelines == plan->pipelines) return HET_OK;
-    return heti_invalid(error, where, "the schedule has %d ranks and %d pipelines, the plan %d and %d", s->ranks,
-                        s->pipelines, plan->ranks, plan->pipelines);
+    if (s->ranks != plan->ranks || s->pipelines != plan->pipelines)
+        return heti_invalid(error, where, "the schedule has %d ranks and %d pipelines, the plan %d and %d", s->ranks,
+                            s->pipelines, plan->ranks, plan->pipelines);
+    for (int64_t p = 0; p < s->pipelines; p++)
+        if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
+            return heti_invalid(error, where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
+    for (int64_t r = 0; r < s->ranks; r++)
+        if (s->start[0] != 0 || s->start[r + 1] < s->start[r] || s->start[r + 1] > INT64_MAX / 64)
+            return heti_invalid(error, where, "rank %d: its list begins at %d and ends at %d", r, s->start[r],
+                                s->start[r + 1]);
+    return HET_OK;
 }
 
 /* A stage, counted through all pipelines. */
@@ -7357,13 +7365,6 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
     if (!l->plan->state_share || !l->plan->slice_share)
         return heti_invalid(l->error, l->where, "the plan's shares of ranks or slices are NULL");
     for (int64_t p = 0; p < s->pipelines; p++) HETI_TRY(heti_plan_check_chain(l->plan, p, l->where, l->error));
-    for (int64_t p = 0; p < s->pipelines; p++)
-        if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
-            return heti_invalid(l->error, l->where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
-    for (int64_t r = 0; r < s->ranks; r++)
-        if (s->start[0] != 0 || s->start[r + 1] < s->start[r] || s->start[r + 1] > INT64_MAX / 64)
-            return heti_invalid(l->error, l->where, "rank %d: its list begins at %d and ends at %d", r, s->start[r],
-                                s->start[r + 1]);
     return HET_OK;
 }
 
@@ -11376,8 +11377,13 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     int64_t sum = 0;
     het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
     if (from != NULL) result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
-    else if (plan->make != NULL)
+    else if (plan->make != NULL) {
         result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &made, &ctx->error);
+        if (result > HET_OK)
+            result = heti_fail(&ctx->error, HET_ERR_CALLBACK, "%s: het_plan.make failed with result %i", ctx->call,
+                               HETI_CAST(int, result));
+        if (result == HET_OK) result = heti_schedule_arguments(plan, made, made, ctx->call, &ctx->error);
+    }
     else if (plan->schedule[0] != 0)
         result = heti_invalid(&ctx->error, ctx->call, "het_plan.make is NULL, nothing makes schedule '%s'",
                               plan->schedule);

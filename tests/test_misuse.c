@@ -1134,6 +1134,41 @@ static void positive_results_are_errors(void **state)
     small_end(&s);
 }
 
+static het_result positive_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule,
+                                het_error *error)
+{
+    const het_result result = het_schedule_make(plan, counts, allocator, schedule, error);
+    return result == HET_OK && plan->memory_limit > 4 ? (het_result)7 : result;
+}
+static het_result crossed_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule,
+                               het_error *error)
+{
+    const het_result result = positive_make(plan, counts, allocator, schedule, error);
+    if (plan->memory_limit > 3) het_schedule_free(*schedule), *schedule = NULL;
+    else (*schedule)->start[1] = -1;
+    return result;
+}
+
+static void lists_of_make_are_checked(void **state)
+{
+    het_error error;
+    het_plan *plan;
+    het_ctx *ctx;
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    plan = support_plan("dp", "gpipe", 2 * s.desc.model.layers + 2, 1, 1);
+    s.desc.layout.plan = plan;
+    plan->make = positive_make, plan->memory_limit = 5;
+    EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_CALLBACK, error.text, "het_create|het_plan.make|7");
+    plan->make = crossed_make, plan->memory_limit = 4;
+    EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_INVALID, error.text, "het_create|NULL");
+    plan->memory_limit = 3;
+    EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_INVALID, error.text, "het_create|rank 0: its list begins at 0 and ends at -1");
+    het_plan_free(plan);
+    small_end(&s);
+}
+
 static void cancelled(void **state)
 {
     small s;
@@ -1518,6 +1553,7 @@ int main(void)
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(cancelled),
         cmocka_unit_test(cancelled_asleep), cmocka_unit_test(positive_results_are_errors),
+        cmocka_unit_test(lists_of_make_are_checked),
         cmocka_unit_test(errors_are_logged),
         cmocka_unit_test(calls_inside_hooks),
         cmocka_unit_test(calls_inside_other_callbacks),
