@@ -1819,9 +1819,9 @@ typedef struct het_device_desc {
                                          pipeline takes what all of its ranks take, and ranks have
                                          room for the most that a pipeline of theirs takes. Which
                                          ones a pipeline gets: het_plan_micro_batches */
-    double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed
-                                         - 1) times the processor time of its rank's thread; meant
-                                         for one thread a device */
+    double speed;                     /* 1; from 0.001 to below 1 the device is slowed down by sleeping
+                                         (1 / speed - 1) times the processor time of its rank's
+                                         thread; meant for one thread a device */
     het_allocator allocator;          /* of its memory, and the device's own: a keeper's may map a file;
                                          not set: the context's */
 } het_device_desc;
@@ -1830,8 +1830,8 @@ typedef struct het_device_desc {
    bandwidth one after the other, then latency. */
 typedef struct het_link {
     int64_t from, to;                 /* ranks */
-    double latency;                   /* seconds */
-    double bandwidth;                 /* bytes a second; 0: without limit */
+    double latency;                   /* seconds, 3600 at most */
+    double bandwidth;                 /* bytes a second, 1 at least; 0: without limit */
 } het_link;
 
 /* The most that a step holds: memory is planned for it. */
@@ -2055,8 +2055,8 @@ HETRAIN_API void het_cancel(het_ctx *ctx);
    processes alike. It is lost where a device has not even the room for its old block any more, or
    one of several processes cannot join a communicator. desc NULL: all defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
-/* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step
-   on. Threads: owner. */
+/* Emulated speed of local rank number `rank` (het_device_desc.speed, not 0) from the next step on.
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
 /* The emulated link that het_desc.emulate.links gave these two ranks is like this from the next
    step on. Threads: owner. */
@@ -10188,8 +10188,10 @@ static het_result heti_check_range(het_error *e, const char *field, int64_t valu
     return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
 }
 
+/* Slower ones would sleep for longer than any deadline. */
+static int heti_is_speed(double speed) { return speed >= 1e-3 && speed <= 1.0; }
 static int heti_link_is_time(const het_link *l) {
-    return l->latency >= 0.0 && l->latency <= 3600.0 && l->bandwidth >= 0.0;
+    return l->latency >= 0.0 && l->latency <= 3600.0 && (l->bandwidth == 0.0 || l->bandwidth >= 1.0);
 }
 
 static het_result heti_check_links(het_error *e, const het_desc *d) {
@@ -10198,8 +10200,8 @@ static het_result heti_check_links(het_error *e, const het_desc *d) {
     for (int64_t i = 0; i < d->emulate.link_count; i++) {
         const het_link *l = &d->emulate.links[i];
         if (!heti_link_is_time(l))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must "
-                             "be >= 0 and below an hour", i, l->latency, l->bandwidth);
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; at most "
+                             "3600 s, and 0 or at least 1 byte/s", i, l->latency, l->bandwidth);
     }
     return HET_OK;
 }
@@ -10356,9 +10358,9 @@ static het_result heti_open_device(heti_rank *r) {
     HETI_TRY(heti_check_range(&ctx->error, "devices[].max_tokens", r->desc.max_tokens, 0,
                               HETI_CAST(int64_t, HETI_MOST)));
     ctx->world.tokens[r->rank] = r->desc.max_tokens;
-    if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
+    if (r->desc.speed != 0.0 && !heti_is_speed(r->desc.speed))
         return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_desc.layout.devices[%d].speed is %g; it must be above 0 and at most 1", r->local,
+                         "het_desc.layout.devices[%d].speed is %g; it must be from 0.001 to 1", r->local,
                          r->desc.speed);
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %i",
@@ -16580,9 +16582,9 @@ HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc) {
 HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
     het_result result = HET_OK;
     HETI_TRY(heti_enter(ctx, "het_set_speed"));
-    if (rank < 0 || rank >= ctx->world.local_count || !(speed > 0.0 && speed <= 1.0))
+    if (rank < 0 || rank >= ctx->world.local_count || !heti_is_speed(speed))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
-                           "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
+                           "het_set_speed: rank %d of %d, speed %g; it must be from 0.001 to 1", rank,
                            ctx->world.local_count, speed);
     else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
     return heti_leave(ctx, result);
@@ -16597,8 +16599,8 @@ HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: ranks %d and %d have no emulated link "
                            "(het_desc.emulate.links)", link->from, link->to);
     else if (!heti_link_is_time(link))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: latency %g s and %g bytes/s; they must be "
-                           ">= 0 and below an hour", link->latency, link->bandwidth);
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: latency %g s and %g bytes/s; at most "
+                           "3600 s, and 0 or at least 1 byte/s", link->latency, link->bandwidth);
     else emulated->latency = link->latency, emulated->bandwidth = link->bandwidth;
     return heti_leave(ctx, result);
 }

@@ -1195,7 +1195,7 @@ static void cancelled_asleep(void **state)
     small_start(&s, HET_GPT2);
     het_destroy(s.ctx);
     memset(&device, 0, sizeof device);
-    device.speed = 1e-6;
+    device.speed = 1e-3;
     s.desc.layout.devices = &device;
     s.desc.layout.device_count = 1;
     s.desc.emulate.test_hang = cancelling;

@@ -1182,6 +1182,8 @@ static void bad_layouts_are_refused(void **state)
     device[1].memory_limit = 0;
     device[1].speed = 1.5;
     refused(&bad, HET_ERR_INVALID, "devices[1]|1.5");
+    device[1].speed = 1e-300; /* would sleep for ever */
+    refused(&bad, HET_ERR_INVALID, "devices[1]|1e-300|0.001");
     device[1].speed = 0;
     link.from = 1, link.to = 7;
     bad.emulate.links = &link;
@@ -1191,6 +1193,8 @@ static void bad_layouts_are_refused(void **state)
     refused(&bad, HET_ERR_INVALID, "links[0]|1 and 1");
     link.to = 0, link.latency = -1;
     refused(&bad, HET_ERR_INVALID, "links[0]|-1");
+    link.latency = 0, link.bandwidth = 1e-300;
+    refused(&bad, HET_ERR_INVALID, "links[0]|1e-300 bytes");
     bad = run.desc;
     bad.layout.deadline = -2;
     refused(&bad, HET_ERR_INVALID, "deadline|-2");

@@ -424,8 +424,11 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     EXPECT_ERROR(het_set_link(ctx, &changed), HET_ERR_INVALID, het_last_error(ctx), "and 7|emulated");
     changed.from = link.to, changed.to = link.from, changed.latency = -1;
     EXPECT_ERROR(het_set_link(ctx, &changed), HET_ERR_INVALID, het_last_error(ctx), "latency -1");
-    changed.latency = 1e-3;
+    changed.latency = 1e-3, changed.bandwidth = 0.5;
+    EXPECT_ERROR(het_set_link(ctx, &changed), HET_ERR_INVALID, het_last_error(ctx), "0.5 bytes");
+    changed.bandwidth = link.bandwidth;
     EXPECT_OK(het_set_link(ctx, &changed));
+    EXPECT_ERROR(het_set_speed(ctx, 0, 1e-300), HET_ERR_INVALID, het_last_error(ctx), "1e-300|0.001");
     EXPECT_OK(het_set_speed(ctx, 0, 0.5));
     assert_true(het_get_desc(ctx)->layout.devices[0].speed == 0.5);
     assert_string_equal(het_last_error(ctx), "");
