@@ -16909,8 +16909,10 @@ HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batc
         return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
     if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
     const int64_t sequences = heti_min(data->desc.sequences, heti_max(0, data->info.held_out - first));
-    for (int64_t b = 0, window = data->info.windows + first; b < sequences; b++, window++)
+    for (int64_t b = 0; b < sequences; b++) {
+        const int64_t window = data->info.windows + first + b;
         HETI_TRY(heti_data_fill(data, data->desc.slots, b, window, window, error));
+    }
     return heti_data_show(data, data->desc.slots, sequences, batch);
 }
 

@@ -395,6 +395,8 @@ static void held_out_windows(void **state)
         assert_int_equal(batch.sequences, first + 3 <= info.held_out ? 3 : info.held_out - first);
         for (s = 0; s < batch.sequences; s++) kept[batch.token[batch.sequence_start[s]] / 8]++;
     }
+    EXPECT_OK(het_data_held_out(data, INT64_MAX, &batch, &error)); /* no sum overflows */
+    assert_int_equal(batch.tokens, 0);
     for (i = 0; i < WINDOWS; i++) {
         assert_int_equal(trained[i], i < info.windows);
         assert_int_equal(kept[i], i >= info.windows);
