@@ -1907,7 +1907,8 @@ typedef struct het_host {
     het_store store;                  /* of activations: the allocator's memory */
     het_result (*hook)(void *user, const het_hook_info *info);
     het_choice hook_whole;            /* no: each member of a team shows its own rows; yes: the leader
-                                         shows those of all, and what the hook changes goes back */
+                                         shows those of all, and what the hook changes goes back. In
+                                         het_infer each member shows its own, which may be none */
     void *user;                       /* of hook, frozen and test_hang */
 } het_host;
 
@@ -2234,8 +2235,8 @@ typedef struct het_train_desc {
     int64_t evaluate_every;           /* 0: only at the end; negative: never */
     int64_t evaluate_batches;         /* 8 */
     /* after every step; validation_loss is NaN where not evaluated. Anything but HET_OK stops
-       training and is returned. It may do with ctx what its owner may between two steps
-       (THREADS). */
+       training and is returned, above 0 as HET_ERR_CALLBACK. It may do with ctx what its owner may
+       between two steps (THREADS). */
     het_result (*progress)(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss);
     void *user;
     uint32_t end_canary;
