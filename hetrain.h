@@ -4411,6 +4411,8 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
                             m->width, m->heads);
     if (m->lora_rank > 0 && m->lora_targets == 0)
         return heti_invalid(error, where, "lora_targets names no matrix of this model");
+    if (m->lora_rank > 0 && m->lora_alpha <= 0.0f)
+        return heti_invalid(error, where, "lora_alpha is 0, factors of rank %d would count nothing", m->lora_rank);
     if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
         (m->lora_targets & heti_qkv) != heti_qkv)
         return heti_invalid(error, where, "lora_targets is %d: this family's q, k and v are one matrix, all three have "

@@ -383,6 +383,9 @@ static void descriptions(void **state)
     desc.model.heads = desc.model.kv_heads = desc.model.head_size = 0;
     units[0].model = units[1].model = &desc.model; /* het_create completes a copy, and this one not */
     create_refused(&desc, HET_ERR_INVALID, "unit 0|het_model_complete|heads is 0", __LINE__);
+    desc.model = base.model;
+    desc.model.lora_rank = 2, desc.model.lora_targets = HET_LORA_ALL - HET_LORA_GATE;
+    create_refused(&desc, HET_ERR_INVALID, "unit 0|het_model_complete|lora_alpha is 0", __LINE__);
     units[0].model = units[1].model = &base.model;
 
     EXPECT_ERROR(het_create(&base, NULL, &error), HET_ERR_INVALID, error.text, "ctx|NULL");
