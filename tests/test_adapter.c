@@ -493,6 +493,46 @@ static void what_peft_wrote(void **state)
     }
 }
 
+/* W + (alpha / r) B A of a matrix is rounded once. */
+static void merging_rounds_once(void **state)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    support_run run;
+    het_ctx *ctx;
+    int64_t p, i, j, k;
+    (void)state;
+    model.lora_rank = 3, model.lora_alpha = 7.0f, model.lora_targets = HET_LORA_DOWN;
+    support_run_start(&run, &model, 1, BLOCKS);
+    ctx = support_create(&run.desc);
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info a, b, w;
+        float *va = get(ctx, p, HET_WEIGHT, &a), *vb, *before, *after;
+        char name[96];
+        const char *end = strstr(a.name, ".lora_A.weight");
+        if (end == NULL || strstr(a.name, "layers.0") == NULL) {
+            free(va);
+            continue;
+        }
+        snprintf(name, sizeof name, "%.*s.weight", (int)(end - a.name), a.name);
+        vb = get(ctx, p + 1, HET_WEIGHT, &b);
+        support_fill(vb, b.count, 0.5, 3);
+        EXPECT_OK(het_parameter_write(ctx, p + 1, HET_WEIGHT, vb));
+        before = get(ctx, find(ctx, name), HET_WEIGHT, &w);
+        EXPECT_OK(het_adapter_merge(ctx, NULL));
+        after = get(ctx, find(ctx, name), HET_WEIGHT, &w);
+        for (i = 0; i < w.rows; i++)
+            for (j = 0; j < w.columns; j++) {
+                double sum = 0;
+                for (k = 0; k < 3; k++) sum += (double)vb[i * 3 + k] * (double)va[k * w.columns + j];
+                sum = fma(7.0 / 3.0, sum, (double)before[i * w.columns + j]);
+                assert_int_equal(support_bits(after[i * w.columns + j]), support_bits((float)sum));
+            }
+        free(va), free(vb), free(before), free(after);
+    }
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
 /* Saved and loaded again, every factor has its bits, and the description comes back. */
 static void there_and_back(void **state)
 {
@@ -895,6 +935,7 @@ int main(void)
         cmocka_unit_test(device_without_scale),
         cmocka_unit_test(inference),
         cmocka_unit_test(what_peft_wrote),
+        cmocka_unit_test(merging_rounds_once),
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(bad_descriptions),
         cmocka_unit_test(bad_files),

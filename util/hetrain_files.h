@@ -4805,7 +4805,7 @@ HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_
 
 /* ---- merging ---- */
 
-/* W += float(s B A), for the A that is parameter number p; a, b and w: room for the three. */
+/* W += s B A, for the A that is parameter number p; a, b and w: room for the three. */
 static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, float *a, float *b, float *w) {
     const het_model_desc *model = &het_get_desc(ctx)->model;
     const double scale = HETI_T_CAST(double, model->lora_alpha) / HETI_T_CAST(double, model->lora_rank);
@@ -4819,7 +4819,7 @@ static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, floa
             double sum = 0;
             for (int64_t k = 0; k < rank; k++) /* exact products: whether they are fused with the sum changes nothing */
                 sum += HETI_T_CAST(double, b[i * rank + k]) * HETI_T_CAST(double, a[k * columns + j]);
-            w[i * columns + j] += HETI_T_CAST(float, scale * sum);
+            w[i * columns + j] = HETI_T_CAST(float, fma(scale, sum, HETI_T_CAST(double, w[i * columns + j])));
         }
     HETI_T_TRY(het_parameter_write(ctx, base, HET_WEIGHT, w));
     HETI_T_CLEAR(b, second.count);
