@@ -1999,8 +1999,8 @@ typedef struct het_loss_history {
 
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
 /* Fills *error, which may be NULL, and returns `result`; above 0, where no error is, it becomes
-   HET_ERR_CALLBACK. A text that is too long loses its middle: its end says what is wrong. Threads:
-   any. */
+   HET_ERR_CALLBACK. A text that is too long loses its middle: its end says what is wrong.
+   Threads: any. */
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text);
 
 /* Fills every 0 with its default; validates nothing. Threads: any. */

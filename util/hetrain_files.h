@@ -522,10 +522,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_gguf(het_ctx *ctx, const het_
 
 #define HETI_T_WANTED
 #include "hetrain_text.h"
+#include <math.h>
 #ifndef HETRAIN_NO_STDIO
 #include <stdio.h>
 #endif
-
 #ifndef HETRAIN_ASSERT
 #define HETRAIN_ASSERT(condition) ((void)0)
 #endif
