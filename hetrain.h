@@ -13711,8 +13711,10 @@ static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
         return r->part->stepped[p->block] == heti_piece_update(r, p) + 1;
     if (heti_updates_often(r->ctx)) return p->call < over;
     if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
-    /* new weights lie where the old ones do, which are used until the rank comes to its GATHER */
-    if (f->receives) return f->kind != HETI_FLOW_GATHER || p->unit >= 0 || heti_move_of(r, 1, p->block)->record;
+    /* new weights lie where the old ones do, which are used until the rank comes to its REDUCE */
+    if (f->receives)
+        return f->kind != HETI_FLOW_GATHER || p->unit >= 0 || heti_move_of(r, 0, p->block)->record ||
+               heti_move_of(r, 1, p->block)->record;
     return p->unit < 0 ? heti_move_of(r, 1, p->block)->record && heti_has_come(r, f->kind, f->peer, p) : p->call < over;
 }
 
