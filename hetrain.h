@@ -179,8 +179,8 @@ int main(int argc, char **argv) {
    het_device_iface; a copy of the CPU's table whose `run` does some ops itself and leaves the rest
    to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu is one.
    Devices that reach each other without the host, as several cards do, say so by a filled
-   het_communicator_iface (>>communicator_api): ranks with such devices then reduce, gather and pass
-   activations on among themselves, and together with other ranks in two levels.
+   het_communicator_iface (>>communicator_api): ranks with such devices then reduce, gather, pass
+   activations on and exchange in teams among themselves, and reduce with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
    over TCP. het_device_desc.speed and het_desc.emulate.links emulate slow devices and links.
 
@@ -799,11 +799,13 @@ typedef struct het_expand_args {
     float *y;                        /* (=) [rows][width] */
 } het_expand_args;
 
-/* copy_in: host to device; copy_out: back; copy: inside the device; clear: `to` = 0. */
+/* copy_in: host to device; copy_out: back; copy: inside the device, of `rows` rows, 0: one; clear:
+   `to` = 0. */
 typedef struct het_copy_args {
     void *to;
     const void *from;
-    size_t size;                     /* bytes */
+    size_t size;                     /* bytes, of a row */
+    size_t rows, to_step, from_step; /* bytes from a row to the next */
 } het_copy_args;
 
 /* Beside each kind the member of het_op.u that it takes. */
@@ -1698,9 +1700,9 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    which groups it needs, makes one of its members ask for an identity, carries that to the others
    and has all join, in het_create and het_replan. An op begins behind what its queue has been given
    before; what the queue is given later does not wait for it: `test` tells. Nothing blocks but
-   `leave`. All members give the ops of a group in the same order; between groups there is no order:
-   a rank may have ops of several under way, each group's on a queue of its own, and none may need
-   another one's to end first. Calls on one member (het_communicator) never overlap, whichever
+   `leave`. All members give the reductions and gathers of a group in the same order; between groups
+   there is no order: a rank may have ops of several under way, each group's on a queue of its own,
+   and none may need another one's to end first. Calls on one member (het_communicator) never overlap, whichever
    thread they come from; different members of a process are used by different threads at once.
    Scalars of the verdict and what is sharded (het_shard) or a keeper's pass through the host. */
 
@@ -1709,7 +1711,10 @@ typedef enum het_communicator_element {
     HET_COMMUNICATOR_F32 = 0, HET_COMMUNICATOR_F64 = 1, HET_COMMUNICATOR_I64 = 2
 } het_communicator_element;
 
-#define HETRAIN_COMMUNICATOR_VERSION 1
+/* Bytes in device memory that go to another member, or come from it. */
+typedef struct het_communicator_piece { void *data; size_t bytes; } het_communicator_piece;
+
+#define HETRAIN_COMMUNICATOR_VERSION 2
 #define HETRAIN_COMMUNICATOR_ID 160        /* bytes of an identity at most */
 #define HETRAIN_COMMUNICATOR_PLACE 128     /* bytes of a place at most, its final 0 included */
 typedef struct het_communicator_iface {
@@ -1724,10 +1729,10 @@ typedef struct het_communicator_iface {
     het_result (*identity)(void *self, void *id);
     /* starts joining as member number `member` of `members`; *group belongs to the engine until
        `leave`, also if joining fails later. At most `ops` ops are given and not finished at any
-       time. Joins of a process's members of one group are started one after the other, then
-       polled */
+       time: exchanges, or else reductions and gathers. Joins of a process's members of one group
+       are started one after the other, then polled */
     het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
-                       int64_t ops, het_communicator **group);
+                       int64_t ops, int32_t exchanges, het_communicator **group);
     het_result (*joined)(void *self, het_communicator *group, int32_t *done); /* 1: ops may be given */
     /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges
        may be empty. reduce_scatter: the sum of all members' elements [start[m], start[m + 1]) ends
@@ -1738,11 +1743,12 @@ typedef struct het_communicator_iface {
                                  const int64_t *start, het_communicator_element element);
     het_result (*all_gather)(void *self, het_communicator *group, het_queue *queue, void *data, const int64_t *start,
                              het_communicator_element element);
-    /* to a member */
-    het_result (*send)(void *self, het_communicator *group, het_queue *queue, int64_t to, const void *data,
-                       size_t bytes);
-    het_result (*receive)(void *self, het_communicator *group, het_queue *queue, int64_t from, void *data,
-                          size_t bytes);
+    /* Pieces to and from other members. What a member has for another meets what that one takes from
+       it, in the order in which the two give them; an op has run when all of its pieces have. out,
+       in: [members], read before the call returns; 0 bytes: nothing. What leaves is only read, and
+       no piece overlaps one that comes */
+    het_result (*exchange)(void *self, het_communicator *group, het_queue *queue, const het_communicator_piece *out,
+                           const het_communicator_piece *in);
     /* how many of the ops given since `join` have run: work given to the device from then on, on
        any queue, sees what they did. Also the place where an error that came up since is told.
        Polled while the engine waits */
@@ -3954,7 +3960,8 @@ static void heti_host_free(void *self, void *pointer, size_t size) {
 }
 
 static void heti_host_copy(const het_copy_args *a) {
-    if (a->size > 0) memmove(a->to, a->from, a->size);
+    for (size_t i = 0; a->size > 0 && (i == 0 || i < a->rows); i++)
+        memmove(HETI_CAST(char *, a->to) + i * a->to_step, HETI_CAST(const char *, a->from) + i * a->from_step, a->size);
 }
 
 static int heti_is_finite(double x) { return x - x == 0.0; }
@@ -5680,7 +5687,7 @@ static het_result heti_unit_move(const het_unit_call *c, int adds, int value, in
     const int bf16 = heti_is_bf16(c->info, value, which);
     const int64_t floats = heti_value_floats(c, value, which);
     const het_elements_args sum = { bf16 ? 2 * floats : floats, to, from, 1.0f, NULL };
-    const het_copy_args copy = { to, from, HETI_CAST(size_t, floats) * sizeof *to };
+    const het_copy_args copy = { to, from, HETI_CAST(size_t, floats) * sizeof *to, 1, 0, 0 };
     het_op op = adds ? HETI_OP(ADD, &sum) : HETI_OP(COPY, &copy);
     if (adds && bf16) op.bf16 = HET_BF16_X | HET_BF16_Y;
     return heti_unit_run(c, &op);
@@ -8671,13 +8678,13 @@ typedef struct heti_slot {
     int64_t moving;                          /* number of that copy, until it has been waited for; 0: none */
 } heti_slot;
 
-/* Ranks whose devices reach each other: the holders of a cluster, or the two ends of a lane, on
-   which one of two neighbouring stages sends to the other. */
+/* Ranks whose devices reach each other: the holders of a cluster, the members of a team, or those of
+   a lane, on which one of two neighbouring stages sends to the other. */
+typedef enum heti_group_kind { HETI_GROUP_CLUSTER, HETI_GROUP_LANE, HETI_GROUP_TEAM, HETI_GROUPS } heti_group_kind;
 typedef struct heti_communicator {
+    heti_group_kind kind;
     int64_t members;
-    const int64_t *member;    /* [members] ranks; of a lane: the sender, then the receiver */
-    int64_t pair[2];          /* what `member` of a lane points to */
-    int32_t lane;
+    const int64_t *member;    /* [members] ranks; of a lane: those that send, then those that receive */
 } heti_communicator;
 
 /* A rank's end of a group, with a queue of its own: waiting for members holds up nothing else. */
@@ -8718,8 +8725,9 @@ typedef struct heti_message {
     heti_post *post;          /* [heti_part.crossings] */
     het_record *record;       /* of its RECV */
     char *data;               /* of each crossing an envelope and its rows, one behind the other */
-    heti_endpoint *end;            /* the lane its rows take; NULL: the host */
-    char *rows;               /* device memory; NULL: the rank has no lanes */
+    heti_endpoint *end;       /* the lane its rows take; NULL: the host */
+    int64_t ticket;           /* of their op there */
+    char *rows;               /* device memory, laid out as `data`; NULL: the rank has no lanes */
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
@@ -8833,12 +8841,12 @@ typedef struct heti_part {
     int64_t *team_row;                   /* [members + 1] */
     het_view team_view;
     heti_post *exchange;                 /* [2 members] */
-    char *exchange_data[2];              /* what leaves, what comes */
+    char *exchange_data[2];              /* what leaves, what comes; device memory where the team is a group */
     size_t exchange_bytes;               /* of each */
     heti_graph *graph;                   /* [graphs] */
     int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
     heti_flows flow;
-    int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
+    int64_t ends, ends_of[HETI_GROUPS];  /* groups it is a member of; how many of them of each kind */
     heti_endpoint *end;                  /* [ends + 1] in the order of heti_share.group; the last: no group, but
                                             the queue of copies to the host, where the device has queues */
     size_t lane_bytes;                   /* rows of the largest message that takes a lane;
@@ -9243,7 +9251,7 @@ static het_result heti_muon_mix(const heti_muon *k, int64_t columns, float *y, f
 static het_result heti_muon_orthogonalise(const heti_muon *k) {
     const het_gradient x = { k->x, 0, 0, 0, NULL, NULL };
     const het_sum_squares_args norm = { &x, k->rows * k->columns, k->squares, k->scratch, NULL };
-    const het_copy_args clear = { k->squares, NULL, sizeof *k->squares };
+    const het_copy_args clear = { k->squares, NULL, sizeof *k->squares, 1, 0, 0 };
     HETI_TRY(heti_muon_run(k, HETI_OP(CLEAR, &clear)));
     HETI_TRY(heti_muon_run(k, HETI_OP(SUM_SQUARES, &norm)));
     HETI_TRY(heti_muon_mix(k, k->columns, k->x, 1.0f, NULL, k->squares));
@@ -9326,7 +9334,7 @@ static het_result heti_rank_op(heti_rank *r, het_op op, const char *what) {
 
 static het_result heti_copy_on(heti_rank *r, het_queue *queue, het_op_kind kind, void *to, const void *from,
                                size_t bytes, const char *what) {
-    const het_copy_args a = { to, from, bytes };
+    const het_copy_args a = { to, from, bytes, 1, 0, 0 };
     if (bytes == 0) return HET_OK;
     HETI_DEVICE(r, heti_run_op(&r->device, queue, heti_make_op(kind, &a, sizeof a)), what);
     return HET_OK;
@@ -9654,7 +9662,7 @@ static het_result heti_group_result(heti_rank *r, const heti_endpoint *end, het_
     const heti_communicator *group = &r->ctx->share.group[end->group];
     if (result == HET_OK) return HET_OK;
     return heti_rank_fail(r, result, "%s %s, ranks %d%s%d: %s", groups->iface->name, end->op, group->member[0],
-                          group->lane ? " to " : " ... ", group->member[group->members - 1],
+                          group->kind == HETI_GROUP_LANE ? " to " : " ... ", group->member[group->members - 1],
                           heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
@@ -9923,25 +9931,26 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
    >>communicator  Devices that reach each other without the host: finding out who can, joining,
                    order with the ops of the device, leaving.
 
-   Ranks whose devices are at different places can be members of one group (>>communicator_api). Two
-   uses: the holders of a block that reach each other are a cluster, inside of which ops reduce and
-   gather (>>moves); and neighbouring stages have a lane each way, so that the order of messages
-   between two ranks, which het_schedule_check has proved, is the order of the lane's ops, and
+   Ranks whose devices are at different places can be members of one group (>>communicator_api).
+   Three uses: the holders of a block that reach each other are a cluster, inside of which ops reduce
+   and gather (>>moves); the members of a team exchange pieces of tensors (heti_team_move), where all
+   reach each other; and so neighbouring stages, all of whose ranks do, have a lane each way: the
+   order of their messages, which het_schedule_check has proved, is the order of the lane's ops, and
    nothing else is ordered. Groups are joined one after the other, in the order in which all
-   processes know them. An op waits for what it works on by an event of the
-   device; that it has run is polled where the rank looks after its messages (heti_wait), so that
-   the host waits under its deadlines and hears of other ranks' failures, and the device's own queue
-   never stands behind an op that may not come. Scalars of the verdict, sharded gradients and
-   whatever is done outside a step pass through the host, as does all between ranks that are in no
-   group together.
+   processes know them. An op waits for what it works on by an event of the device; that it has run
+   is polled where the rank looks after its messages (heti_wait), so that the host waits under its
+   deadlines and hears of other ranks' failures, and the device's own queue never stands behind an op
+   that may not come. Scalars of the verdict, what is sharded and whatever is done outside a step
+   pass through the host, as does all between ranks that are in no group together.
    ============================================================================================== */
 
 /* The number of the group of these members; share->groups: there is none. */
-static int64_t heti_group_number(const heti_share *share, const int64_t *member, int64_t members, int lane) {
+static int64_t heti_group_number(const heti_share *share, heti_group_kind kind, const int64_t *member,
+                                 int64_t members) {
     int64_t g;
     for (g = 0; g < share->groups; g++) {
         const heti_communicator *group = &share->group[g];
-        if (group->lane == lane && group->members == members &&
+        if (group->kind == kind && group->members == members &&
             memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0) break;
     }
     return g;
@@ -9954,9 +9963,18 @@ static heti_endpoint *heti_endpoint_of(const heti_part *part, int64_t group) {
     return NULL;
 }
 
-static heti_endpoint *heti_direct_link(const heti_rank *r, int64_t from, int64_t to) {
-    const int64_t pair[2] = { from, to };
-    return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, pair, 2, 1));
+/* The ranks of a lane from the stages of one leader to those of another; how many. */
+static int64_t heti_lane_members(const het_plan *plan, int64_t from, int64_t to, int64_t *rank) {
+    const int64_t senders = heti_team_size(plan, from), members = senders + heti_team_size(plan, to);
+    for (int64_t i = 0; i < members; i++)
+        rank[i] = i < senders ? heti_team_rank(plan, from, i) : heti_team_rank(plan, to, i - senders);
+    return members;
+}
+
+static heti_endpoint *heti_lane_end(const heti_rank *r, int64_t from, int64_t to) {
+    int64_t rank[2 * HETRAIN_MAX_TEAM];
+    const int64_t members = heti_lane_members(r->ctx->share.plan, from, to, rank);
+    return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, HETI_GROUP_LANE, rank, members));
 }
 
 /* What the processes tell each other of their groups, and of each rank's place and limit. */
@@ -10022,9 +10040,11 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
     return result;
 }
 
-/* Ops of a group that are under way at most: one block's, one for each cluster. */
-static int64_t heti_ops_of(const het_ctx *ctx, int64_t g) {
-    int64_t most = 1;
+/* Ops of a group that are under way at most on a rank: messages of a lane, one exchange of a team,
+   one block's of a cluster, one for each of the block's clusters. */
+static int64_t heti_ops_of(const heti_rank *r, int64_t g) {
+    const het_ctx *ctx = r->ctx;
+    int64_t most = ctx->share.group[g].kind == HETI_GROUP_LANE ? r->part->message_count + 2 : 1;
     for (const heti_owners *o = ctx->share.owners; o < ctx->share.owners + ctx->chain.block_count; o++)
         for (int64_t c = 0; c < o->clusters; c++)
             if (o->group[c] == g) most = heti_max(most, o->clusters);
@@ -10042,8 +10062,8 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         heti_endpoint *end = heti_endpoint_of(r->part, g);
         if (!end) continue;
         const het_result result = groups->iface->join(
-            groups->self, &r->device, id, group->members, end->member,
-            group->lane ? r->part->message_count + 2 : heti_ops_of(ctx, g), &end->handle);
+            groups->self, &r->device, id, group->members, end->member, heti_ops_of(r, g),
+            group->kind != HETI_GROUP_CLUSTER, &end->handle);
         if (result != HET_OK) {
             end->handle = NULL;
             return heti_join_fail(ctx, r, end, result, "join");
@@ -10071,7 +10091,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
 /* The number in a share of a group that the share in use has; share->groups: it has none such. */
 static int64_t heti_same_group(const het_ctx *ctx, const heti_share *share, int64_t g) {
     const heti_communicator *group = &ctx->share.group[g];
-    return heti_group_number(share, group->member, group->members, group->lane);
+    return heti_group_number(share, group->kind, group->member, group->members);
 }
 
 /* The groups of the share in use, but for those that the share `aside`, if there is one, has as
@@ -10092,7 +10112,8 @@ static int64_t heti_queue_count(const heti_part *part) { return part->ends + (pa
 /* Number i of the events of a rank's part, of its queues, of messages on lanes, of slots that are
    copied; NULL: there are no more. */
 static het_event **heti_event_of(heti_part *part, int64_t i) {
-    const int64_t queues = heti_queue_count(part), messages = part->lanes > 0 ? part->message_count + 2 : 0;
+    const int64_t queues = heti_queue_count(part),
+                  messages = part->ends_of[HETI_GROUP_LANE] > 0 ? part->message_count + 2 : 0;
     if (i < queues) return &part->end[i].event;
     if (i < queues + messages) return &part->message[i - queues].event;
     i -= queues + messages;
@@ -10144,7 +10165,8 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
     for (int64_t i = 0; (event = heti_event_of(part, i)) != NULL; i++)
         if (*event) queues->event_destroy(r->device.self, *event);
     part->end = NULL;
-    part->ends = part->lanes = 0;
+    part->ends = 0;
+    HETI_CLEAR(part->ends_of, HETI_GROUPS);
 }
 
 /* Lets an end's queue wait for an event of the rank's own queue; NULL: for all it was given. */
@@ -10155,6 +10177,17 @@ static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *ev
         HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, event), "event");
     }
     HETI_DEVICE(r, queues->event_wait(r->device.self, end->queue, event), "wait for an event");
+    return HET_OK;
+}
+
+/* Gives an end pieces to send and to receive, behind `event` of the rank's own queue as above. */
+static het_result heti_give_pieces(heti_rank *r, heti_endpoint *end, het_event *event, const char *op,
+                                   const het_communicator_piece *out, const het_communicator_piece *in) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
+    HETI_TRY(heti_order_end(r, end, event));
+    end->op = op;
+    HETI_TRY(heti_group_result(r, end, groups->iface->exchange(groups->self, end->handle, end->queue, out, in)));
+    end->given++;
     return HET_OK;
 }
 
@@ -11063,10 +11096,17 @@ static int heti_reaches(const het_ctx *ctx, int64_t rank, const int64_t *other, 
     return 1;
 }
 
-/* Whether what goes from stage to stage between two ranks takes a lane. Teams have none. */
+/* Whether each of several ranks reaches all others. */
+static int heti_all_reach(const het_ctx *ctx, const int64_t *rank, int64_t count) {
+    int64_t i = 1;
+    while (i < count && heti_reaches(ctx, rank[i], rank, i)) i++;
+    return count > 1 && i == count;
+}
+
+/* Whether what goes from stage to stage between those of two leaders takes a lane. */
 static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
-    return from != to && heti_reaches(ctx, from, &to, 1) && heti_team_size(ctx->share.plan, from) == 1 &&
-           heti_team_size(ctx->share.plan, to) == 1;
+    int64_t rank[2 * HETRAIN_MAX_TEAM];
+    return from != to && heti_all_reach(ctx, rank, heti_lane_members(ctx->share.plan, from, to, rank));
 }
 
 /* Whether ranks have only parts of a block's weights, which calls fetch, or of its gradient
@@ -11173,27 +11213,23 @@ static void heti_build_holders(het_ctx *ctx, heti_building *with) {
 }
 
 /* The group of these members, a new one where there is none yet. */
-static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
-    const int64_t g = heti_group_number(&ctx->share, member, members, lane);
+static int64_t heti_find_group(het_ctx *ctx, heti_group_kind kind, const int64_t *member, int64_t members) {
+    const int64_t g = heti_group_number(&ctx->share, kind, member, members);
     heti_communicator *group = &ctx->share.group[g];
     if (g < ctx->share.groups) return g;
     ctx->share.groups++;
-    group->lane = lane;
+    group->kind = kind;
     group->members = members;
     group->member = member;
-    if (lane) {
-        group->pair[0] = member[0];
-        group->pair[1] = member[1];
-        group->member = group->pair;
-    }
     return g;
 }
 
-/* The groups of a plan, in the same order in all processes: clusters of blocks that are trained
-   whose devices reach each other, lanes between the stages of pipelines. */
-static void heti_find_groups(het_ctx *ctx) {
+/* The groups of a plan, in the same order in all processes: clusters of blocks that are trained and
+   teams whose devices reach each other, lanes between the stages of pipelines. */
+static void heti_find_groups(het_ctx *ctx, heti_building *with) {
     const het_plan *plan = ctx->share.plan;
     const int trains = ctx->desc.inference != HET_YES;
+    int64_t count;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
@@ -11201,14 +11237,22 @@ static void heti_find_groups(het_ctx *ctx) {
             const int64_t *member = owners->holder + owners->cluster[c],
                           members = owners->cluster[c + 1] - owners->cluster[c];
             owners->group[c] = members > 1 && trains && !block->frozen && heti_reaches(ctx, member[0], member + 1, 1)
-                                   ? heti_find_group(ctx, member, members, 0) : -1;
+                                   ? heti_find_group(ctx, HETI_GROUP_CLUSTER, member, members) : -1;
         }
     }
     for (int64_t s = 0; s + 1 < plan->stages; s++) {
-        const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
-        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || !heti_on_lane(ctx, forth[0], forth[1])) continue;
-        (void)heti_find_group(ctx, forth, 2, 1);
-        if (trains) (void)heti_find_group(ctx, back, 2, 1);
+        const int64_t leader[2] = { plan->stage[s].rank, plan->stage[s + 1].rank };
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || !heti_on_lane(ctx, leader[0], leader[1])) continue;
+        for (int back = 0; back <= trains; back++, with->table += count) {
+            count = heti_lane_members(plan, leader[back], leader[1 - back], with->table);
+            (void)heti_find_group(ctx, HETI_GROUP_LANE, with->table, count);
+        }
+    }
+    for (const het_team_member *team = plan->member; team < plan->member + plan->members; team += count) {
+        (void)het_plan_team(plan, team->leader, &count);
+        for (int64_t i = 0; i < count; i++) with->table[i] = team[i].rank;
+        if (heti_all_reach(ctx, with->table, count)) (void)heti_find_group(ctx, HETI_GROUP_TEAM, with->table, count);
+        with->table += count;
     }
 }
 
@@ -11277,7 +11321,8 @@ static int64_t heti_borders(const het_plan *plan) { return plan->slices + 1 + pl
 static void heti_layout_share(het_ctx *ctx, heti_building *with) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
-    int64_t tables = 0, different = 0, places = 0; /* tables: of all blocks and beside that of those that differ */
+    /* tables: of teams, of all blocks and beside that of those that differ, of lanes */
+    int64_t tables = plan->members, different = 0, places = 0;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         int64_t holders = share->keepers;
         const int differs = heti_find_alike(ctx, b) == b;
@@ -11287,9 +11332,10 @@ static void heti_layout_share(het_ctx *ctx, heti_building *with) {
         different += differs * holders;
     }
     for (int64_t i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
+    for (int64_t s = 0; s < plan->stages && places > 1; s++) tables += 4 * heti_team_size(plan, plan->stage[s].rank);
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
     with->table = HETI_TAKE(&share->arena, int64_t, tables);
-    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? different / 2 + 2 * plan->stages : 0);
+    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? different / 2 + 2 * plan->stages + plan->members / 2 : 0);
     for (int i = 0; i < 2; i++) with->owed[i] = HETI_TAKE(&share->arena, double, plan->ranks);
     with->set = HETI_TAKE(&share->arena, int64_t, share->near ? plan->ranks : 0);
     with->holds = HETI_TAKE(&share->arena, uint8_t, plan->ranks);
@@ -11335,7 +11381,7 @@ static het_result heti_build_owners(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = heti_part_of(ctx, &ctx->share, i);
     heti_build_holders(ctx, &with);
     heti_build_tree(ctx);
-    heti_find_groups(ctx);
+    heti_find_groups(ctx, &with);
     heti_find_limits(ctx);
     return HET_OK;
 }
@@ -11835,7 +11881,8 @@ static void heti_count_flows(heti_rank *r) {
 static void heti_find_ends(heti_rank *r) {
     heti_part *part = r->part;
     int64_t m;
-    part->ends = part->lanes = 0;
+    part->ends = 0;
+    HETI_CLEAR(part->ends_of, HETI_GROUPS);
     for (int64_t g = 0; g < r->ctx->share.groups; g++) {
         const heti_communicator *group = &r->ctx->share.group[g];
         heti_endpoint none, *end = part->end ? &part->end[part->ends] : &none;
@@ -11844,7 +11891,7 @@ static void heti_find_ends(heti_rank *r) {
         end->group = g;
         end->member = m;
         part->ends++;
-        part->lanes += group->lane != 0;
+        part->ends_of[group->kind]++;
     }
 }
 
@@ -12245,8 +12292,11 @@ static het_result heti_layout(heti_rank *r, char *base) {
             *stream[i] = HETI_CAST(float *, heti_reserve(&arena, i == 3 ? whole : trains ? rows : 0,
                                                          HETI_CAST(size_t, part->stream_floats[s]) * sizeof(float)));
     }
-    for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++)
-        part->message[s].rows = HETI_TAKE_BYTES(&arena, part->lane_bytes);
+    for (int64_t s = 0; part->ends_of[HETI_GROUP_LANE] > 0 && s < part->message_count + 2; s++)
+        part->message[s].rows = HETI_TAKE_BYTES(&arena, part->lane_bytes +
+                                                        HETI_CAST(size_t, part->crossings - 1) * HETI_ENVELOPE);
+    for (int64_t i = 0; part->ends_of[HETI_GROUP_TEAM] > 0 && i < 2; i++)
+        part->exchange_data[i] = HETI_TAKE_BYTES(&arena, part->exchange_bytes);
     HETI_MARK(activations);
     part->shared = HETI_TAKE_BYTES(&arena, part->shared_bytes);
     part->logits = HETI_TAKE(&arena, float, desc->model.vocab);
@@ -12302,7 +12352,7 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
         part->message[i].action.kind = -1;
         part->message[i].data = data;
     }
-    for (int64_t i = 0; i < 2; i++)
+    for (int64_t i = 0; part->ends_of[HETI_GROUP_TEAM] == 0 && i < 2; i++)
         part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
     for (int64_t i = 0; i < part->flow.flows; i++) {
         const size_t bytes = HETI_CAST(size_t, heti_flow_slots(r, i)) * heti_flow_data(r, i);
@@ -13977,7 +14027,7 @@ static int heti_has_collected(const heti_rank *r, int64_t place, int64_t b) {
 static het_result heti_advance_group(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     const int64_t blocks = r->ctx->chain.block_count;
-    for (; r->part->ends > r->part->lanes && flow->turn < 2 * blocks; flow->turn++) {
+    for (; r->part->ends_of[HETI_GROUP_CLUSTER] > 0 && flow->turn < 2 * blocks; flow->turn++) {
         const int gather = flow->turn >= blocks;
         const int64_t b = flow->order[flow->turn];
         heti_endpoint *end = heti_cluster_end(r, b);
@@ -14718,7 +14768,7 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
     const het_op_kind kind = message->end ? HET_OP_COPY : packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN;
     const char *what = message->end ? "copy of a message" : packs ? "copy from the device" : "copy to the device";
     const het_unit_info *info = &r->ctx->chain.unit[unit - 1].info;
-    char *at = message->end ? message->rows : message->data + x->at + HETI_ENVELOPE;
+    char *at = message->end ? message->rows + x->at : message->data + x->at + HETI_ENVELOPE;
     for (int64_t s = 0; s < info->out_streams; s++) {
         const int64_t floats = heti_stream_floats(info, info->out_width[s]);
         const size_t bytes = HETI_CAST(size_t, x->rows * floats) * sizeof(float);
@@ -14768,7 +14818,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
         part->next_outgoing = 1 - part->next_outgoing;
         HETI_TRY(heti_await_message(r, message, "a receive"));
         message->action = p.key;
-        message->end = heti_direct_link(r, r->rank, p.peer);
+        message->end = heti_lane_end(r, heti_leader(r->ctx->share.plan, r->rank), p.peer);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
@@ -14781,29 +14831,37 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     return HET_OK;
 }
 
-/* Starts one side of a message: a post for each crossing and, on a lane, an op for its rows. */
+/* Starts one side of a message: a post for each crossing and, on a lane, an op for all rows. */
 static het_result heti_start_message(heti_rank *r, heti_message *message, int receives, const heti_passage *p) {
-    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     het_record *record = r->present;
     heti_endpoint *end = message->end;
+    het_communicator_piece piece[2][2 * HETRAIN_MAX_TEAM] = HETI_ZEROS; /* out, in */
+    const int64_t first = receives ? 0 : r->part->team.members; /* of those on the other side */
     heti_crossing x;
     for (x.member = -1; heti_next_crossing(r, p, &x);) {
-        record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
+        het_communicator_piece *rows = &piece[receives][first + x.member];
+        rows->data = message->rows + x.at;
+        rows->bytes = x.size - HETI_ENVELOPE;
+        record->bytes += HETI_CAST(int64_t, rows->bytes);
         HETI_TRY(heti_start_post(r, &message->post[x.member], receives, x.rank, HETI_CHANNEL_STAGE,
                                  message->data + x.at, end ? HETI_ENVELOPE : x.size));
+        if (end && !receives)
+            r->ctx->traffic[r->local * r->ctx->world.ranks + x.rank].transfer_bytes += HETI_CAST(int64_t, rows->bytes);
     }
     if (!end) return HET_OK;
-    if (record->bytes > 0) {
-        const size_t bytes = HETI_CAST(size_t, record->bytes);
-        HETI_TRY(heti_order_end(r, end, message->event));
-        end->op = receives ? "receive" : "send";
-        HETI_TRY(heti_group_result(r, end, receives
-            ? groups->iface->receive(groups->self, end->handle, end->queue, 0, message->rows, bytes)
-            : groups->iface->send(groups->self, end->handle, end->queue, 1, message->rows, bytes)));
-        end->given++;
-    }
-    message->post->ticket = end->given;
+    if (record->bytes > 0)
+        HETI_TRY(heti_give_pieces(r, end, message->event, receives ? "receive" : "send", piece[0], piece[1]));
+    message->ticket = end->given;
     return HET_OK;
+}
+
+/* From now on a message is over when its rows have taken the lane as well. */
+static void heti_await_lane(const heti_rank *r, heti_message *message, const heti_passage *p) {
+    heti_crossing x;
+    for (x.member = -1; message->end && heti_next_crossing(r, p, &x);) {
+        message->post[x.member].end = message->end;
+        message->post[x.member].ticket = message->ticket;
+    }
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage) {
@@ -14812,9 +14870,7 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
     if (!message) return heti_rank_fail(r, HET_ERR_STATE, "a send of what is not made yet");
     HETI_TRY(heti_start_message(r, message, 0, &p));
     message->action.kind = -1;
-    if (!message->end || r->present->bytes == 0) return HET_OK;
-    r->ctx->traffic[r->local * r->ctx->world.ranks + p.peer].transfer_bytes += r->present->bytes;
-    message->post->end = message->end; /* it is over when its rows have taken the lane as well */
+    heti_await_lane(r, message, &p);
     return HET_OK;
 }
 
@@ -14823,7 +14879,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     heti_message *message;
     HETI_TRY(heti_new_message(r, &p.key, &message));
     message->record = r->present;
-    message->end = heti_direct_link(r, p.peer, r->rank);
+    message->end = heti_lane_end(r, p.peer, heti_leader(r->ctx->share.plan, r->rank));
     return heti_start_message(r, message, 1, &p);
 }
 
@@ -14855,10 +14911,8 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
                               HETI_CAST(int64_t, a->micro_batch), p.peer);
     if (away) HETI_TRY(heti_await_message(r, message, what));
     for (x.member = -1; heti_next_crossing(r, &p, &x);) HETI_TRY(heti_check_envelope(r, message, &p.key, &x));
-    if (message->end) { /* the envelope is right: now the rows */
-        message->post->end = message->end;
-        HETI_TRY(heti_await_message(r, message, what));
-    }
+    heti_await_lane(r, message, &p); /* the envelopes are right: now the rows */
+    if (message->end) HETI_TRY(heti_await_message(r, message, what));
     message->action.kind = -1;
     r->present->start = heti_now() - r->began;
     if (away) {
@@ -14878,12 +14932,21 @@ static het_box heti_both(const het_box *a, const het_box *b) {
     return box;
 }
 
-/* Part of a tensor on the device. Rows apart, or where the host sees none, pass through `data`. */
+/* Part of a tensor on the device. Rows apart, or where the host has to see them, pass through
+   `data`. */
 typedef struct heti_piece {
     char *first;                 /* its first element on the device */
     size_t row, step, rows;      /* bytes of a row, and from one to the next; how many */
     char *data;                  /* what is sent, or where it comes */
 } heti_piece;
+
+/* The rank's end of the group of its team; NULL: the team is none, and all passes through the host. */
+static heti_endpoint *heti_team_end(const heti_rank *r) {
+    heti_endpoint *end = r->part->end;
+    if (r->part->ends_of[HETI_GROUP_TEAM] == 0) return NULL;
+    while (r->ctx->share.group[end->group].kind != HETI_GROUP_TEAM) end++;
+    return end;
+}
 
 static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const het_box *whole, float *at,
                                 int64_t width, char **data) {
@@ -14895,22 +14958,46 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
     p.rows = p.row > 0 ? HETI_CAST(size_t, part->row_end - part->row_begin) : 0;
     p.data = p.first;
     const size_t bytes = p.row * p.rows;
-    if (bytes == 0 || (r->device.iface->host_memory && (p.row == p.step || p.rows == 1))) return p;
+    if (bytes == 0 || ((r->device.iface->host_memory || heti_team_end(r)) && (p.row == p.step || p.rows == 1)))
+        return p;
     p.data = *data;
     if (*data != NULL) *data += bytes;
     return p;
 }
 
-/* The rows of a piece, `step` bytes from one to the next there and here. */
+/* The rows of a piece, `step` bytes from one to the next there and here: inside the device one copy,
+   to and from the host one a row. */
 static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, het_op_kind kind, char *to, size_t to_step,
                                   const char *from, size_t from_step) {
-    const int whole = p->row == to_step && p->row == from_step,
-              at_once = r->device.iface->host_memory && !r->device.iface->queues; /* no op a row */
-    for (size_t i = 0; to != from && i < (whole && p->rows > 0 ? 1 : p->rows); i++)
-        if (at_once) memcpy(to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row);
-        else HETI_TRY(heti_copy(r, kind, to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row,
-                                "copy of an exchange"));
+    const int whole = p->row == to_step && p->row == from_step;
+    const size_t bytes = whole ? p->row * p->rows : p->row, rows = whole && p->rows > 0 ? 1 : p->rows,
+                 at_once = kind == HET_OP_COPY ? rows : 1;
+    for (size_t i = 0; to != from && i < rows; i += at_once) {
+        const het_copy_args a = { to + i * to_step, from + i * from_step, bytes, at_once, to_step, from_step };
+        if (bytes > 0) HETI_TRY(heti_rank_op(r, heti_make_op(kind, &a, sizeof a), "copy of an exchange"));
+    }
     return HET_OK;
+}
+
+/* The team is a group: one op moves all that the member has to do with. */
+static het_result heti_exchange(heti_rank *r, heti_endpoint *end, const heti_piece *piece) {
+    het_communicator_piece moved[2][HETRAIN_MAX_TEAM];
+    heti_post *post = r->part->exchange;
+    int64_t peer = -1;
+    for (int64_t i = 0; i < 2 * r->part->team.members; i++) {
+        const size_t bytes = piece[i].row * piece[i].rows;
+        moved[i % 2][i / 2].data = piece[i].data;
+        moved[i % 2][i / 2].bytes = bytes;
+        if (bytes == 0) continue;
+        peer = r->part->team.plan[i / 2].rank;
+        if (i % 2 == 0) heti_count_sent(r, peer, HETI_CHANNEL_TEAM, HETI_CAST(int64_t, bytes));
+    }
+    if (peer < 0) return HET_OK;
+    HETI_TRY(heti_give_pieces(r, end, NULL, "exchange", moved[0], moved[1]));
+    post->from = post->to = peer; /* the last of those for whom it waits */
+    post->end = end;
+    post->ticket = end->given;
+    return heti_wait(r, post, NULL, "an exchange");
 }
 
 /* het_team.move. */
@@ -14920,6 +15007,8 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     heti_rank *r = HETI_CAST(heti_rank *, t->self);
     const double start = heti_now();
     const int64_t pieces = 2 * t->members;
+    heti_endpoint *end = heti_team_end(r);
+    const int inside = end || r->device.iface->host_memory; /* the device sees what is sent, and what comes */
     char *data[2] = { r->part->exchange_data[0], r->part->exchange_data[1] }, *none = NULL;
     heti_piece piece[2 * HETRAIN_MAX_TEAM], *own = &piece[2 * t->member]; /* of a member: what it gets, what it sends */
     for (int64_t i = 0; i < pieces; i++) {
@@ -14932,23 +15021,24 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
             return heti_rank_fail(r, HET_ERR_STATE, "an exchange has %u bytes of room, and more to move",
                                   HETI_CAST(uint64_t, r->part->exchange_bytes));
         if (!comes && !mine)
-            HETI_TRY(heti_copy_piece(r, &piece[i], HET_OP_COPY_OUT, piece[i].data, piece[i].row, piece[i].first,
-                                     piece[i].step));
+            HETI_TRY(heti_copy_piece(r, &piece[i], inside ? HET_OP_COPY : HET_OP_COPY_OUT, piece[i].data,
+                                     piece[i].row, piece[i].first, piece[i].step));
     }
     HETI_TRY(heti_copy_piece(r, own, HET_OP_COPY, own[1].first, own[1].step, own[0].first, own[0].step));
     own[0].rows = own[1].rows = 0;
-    HETI_TRY(heti_sync(r));
+    if (!end) HETI_TRY(heti_sync(r));
     heti_slow_down(r); /* what it sends was computed at its own speed */
-    for (int64_t i = 0; i < pieces; i++)
+    if (end) HETI_TRY(heti_exchange(r, end, piece));
+    for (int64_t i = 0; i < pieces && !end; i++)
         if (piece[i].rows > 0)
             HETI_TRY(heti_start_post(r, &r->part->exchange[i], i % 2 == 1, t->plan[i / 2].rank, HETI_CHANNEL_TEAM,
                                      piece[i].data, piece[i].row * piece[i].rows));
     for (int64_t i = 0; i < pieces; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
     for (int64_t i = 1; i < pieces; i += 2)
-        HETI_TRY(heti_copy_piece(r, &piece[i], HET_OP_COPY_IN, piece[i].first, piece[i].step, piece[i].data,
-                                 piece[i].row));
+        HETI_TRY(heti_copy_piece(r, &piece[i], inside ? HET_OP_COPY : HET_OP_COPY_IN, piece[i].first,
+                                 piece[i].step, piece[i].data, piece[i].row));
     r->present->exchange += heti_now() - start;
-    return heti_sync(r);
+    return end ? HET_OK : heti_sync(r);
 }
 
 /* ---- inference: one pipeline's stages, over rows [past, past + count) of one sequence ---- */

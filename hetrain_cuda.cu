@@ -3209,9 +3209,12 @@ static void hetc_free(void *self, void *pointer, size_t size) {
 }
 
 static het_result hetc_copy_within(void *self, het_queue *queue, const het_copy_args *a) {
-    if (a->size > 0 && a->to != a->from)
-        HETC_CUDA(self, cudaMemcpyAsync, (a->to, a->from, a->size, cudaMemcpyDeviceToDevice,
-                                          hetc_queue_of(self, queue)->stream));
+    const cudaStream_t stream = hetc_queue_of(self, queue)->stream;
+    if (a->size == 0 || a->to == a->from) return HET_OK;
+    if (a->rows > 1)
+        HETC_CUDA(self, cudaMemcpy2DAsync, (a->to, a->to_step, a->from, a->from_step, a->size, a->rows,
+                                            cudaMemcpyDeviceToDevice, stream));
+    else HETC_CUDA(self, cudaMemcpyAsync, (a->to, a->from, a->size, cudaMemcpyDeviceToDevice, stream));
     return HET_OK;
 }
 
@@ -3798,7 +3801,7 @@ static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const 
                 hetc_list(&arrays, to, part->w, part->out * a->in);
             }
             const int64_t whole = hetc_pitch(part->out) * o->pitch, own = part->out * o->pitch;
-            const het_copy_args rest = { to + own, nullptr, 2 * hetc_elements(1, whole - own) };
+            const het_copy_args rest = { to + own, nullptr, 2 * hetc_elements(1, whole - own), 1, 0, 0 };
             HETC_TRY(hetc_clear(device, queue, &rest));
             to += whole;
         }
@@ -4249,7 +4252,8 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_ROUND: hetc_elements_work(w, op->u.elements.count, 0, 6.0); break;
     case HET_OP_EXPAND: hetc_elements_work(w, op->u.expand.rows, op->u.expand.width, 5.0); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
-        hetc_elements_work(w, static_cast<int64_t>(op->u.copy.size), 0, kind == HET_OP_COPY ? 2.0 : 1.0); break;
+        hetc_elements_work(w, static_cast<int64_t>(op->u.copy.size * (op->u.copy.rows > 1 ? op->u.copy.rows : 1)), 0,
+                           kind == HET_OP_COPY ? 2.0 : 1.0); break;
     default: break;
     }
 }

@@ -24,10 +24,11 @@
    own work on a stream while a call is in progress, so that a group has a stream of its own: an op
    waits there for an event of its queue, and an event behind it tells `test` that it has run; what
    is given to the queue later has to wait for `test`. An op given while another is still being
-   issued waits its turn. `joined` says 1 after a first exchange among all members: connections that
-   NCCL makes when they are first used are made there, in groups of up to 8,192 members. Ranges of
-   one size are one ncclReduceScatter or ncclAllGather; uneven ones are one ncclReduce or
-   ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd: NCCL runs them as one. A float
+   issued waits its turn. `joined` says 1 after a first op among all members: connections that NCCL
+   makes when they are first used are made there, in groups of up to 8,192 members. Ranges of one
+   size are one ncclReduceScatter or ncclAllGather; uneven ones are one ncclReduce or ncclBroadcast
+   per member, an exchange is one ncclSend or ncclRecv per piece, between ncclGroupStart and
+   ncclGroupEnd: NCCL runs them as one. A float
    is summed in the order of NCCL's ring, which is the same each time in one group on the same
    machines. Streams of groups have the highest priority, so that a block of a product that ends
    makes room for a message before another block of the product.
@@ -35,8 +36,8 @@
    SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not
    the same on all cards. NCCL allows this as long as all their kernels find room on the card at
    once, beside which nothing waits for another group: a rank has at most five groups at work (a
-   message each way with each neighbour, one reduction), each with at most 32 blocks, half a
-   multiprocessor or less a block. Parts of a card with fewer than 80 multiprocessors want
+   message each way with each neighbour, or an exchange of its team; one reduction), each with at
+   most 32 blocks, half a multiprocessor or less a block. Parts of a card with fewer than 80 multiprocessors want
    NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default. CUDA itself must not hold an
    op back behind another: before CUDA starts a program sets CUDA_DEVICE_MAX_CONNECTIONS=32, so that
    streams share no hardware queue, and CUDA_MODULE_LOADING=EAGER, so that no kernel has to be loaded
@@ -155,16 +156,15 @@ typedef struct heti_nccl_id {
 typedef char heti_nccl_id_fits[sizeof(heti_nccl_id) <= HETRAIN_COMMUNICATOR_ID ? 1 : -1];
 
 typedef enum heti_nccl_kind {
-    HETI_NCCL_REDUCE_SCATTER, HETI_NCCL_ALL_GATHER, HETI_NCCL_SEND, HETI_NCCL_RECEIVE, HETI_NCCL_FIRST /* exchange */
+    HETI_NCCL_REDUCE_SCATTER, HETI_NCCL_ALL_GATHER, HETI_NCCL_EXCHANGE, HETI_NCCL_FIRST /* what makes connections */
 } heti_nccl_kind;
 
 typedef struct heti_nccl_op {
     heti_nccl_kind kind;
     het_communicator_element element;
-    char *data;
-    int peer;                 /* of send and receive */
-    size_t bytes;             /* the same */
-    int64_t *start;           /* [members + 1] */
+    char *data;               /* of reductions and gathers */
+    int64_t *start;           /* [members + 1], of the same */
+    het_communicator_piece *out, *in; /* [members], of exchanges */
     cudaEvent_t ready, ran;   /* on the queue, before the op; on the group's stream, behind it */
 } heti_nccl_op;
 
@@ -192,7 +192,8 @@ typedef struct heti_nccl_group {
     ncclComm_t comm;                /* NULL: none any more */
     cudaStream_t stream;
     int64_t members, member, ops;
-    heti_nccl_op *op;               /* [ops] number n is op[n % ops]; the first exchange counts as well */
+    int32_t exchanges;              /* 1: its ops are these */
+    heti_nccl_op *op;               /* [ops] number n is op[n % ops]; the first one counts as well */
     int64_t given, issued, finished;
     int32_t busy;                   /* the last call is in progress: the communicator's making, or op number `issued` */
     het_result failed;
@@ -374,17 +375,33 @@ static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, h
     }
 }
 
-/* What all members have for sums, and two of them for messages. The memory is 0 and stays so. */
-static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue) {
+/* The pieces that go to members and come from them. */
+static void heti_nccl_pieces(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
+    for (int m = 0; m < HETI_CAST(int, g->members); m++) {
+        const het_communicator_piece *out = &op->out[m], *in = &op->in[m];
+        if (out->bytes > 0 && issue->code == ncclSuccess)
+            HETI_NCCL_NOTE(issue, ncclSend, (out->data, out->bytes, ncclUint8, m, g->comm, g->stream));
+        if (in->bytes > 0 && issue->code == ncclSuccess)
+            HETI_NCCL_NOTE(issue, ncclRecv, (in->data, in->bytes, ncclUint8, m, g->comm, g->stream));
+    }
+}
+
+/* What makes the connections of all that the group is for. The memory is 0 and stays so. */
+static void heti_nccl_first(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
     char *data = HETI_CAST(char *, g->scratch);
+    for (int64_t m = 0; g->exchanges && m < g->members; m++) {
+        op->out[m].data = data;
+        op->in[m].data = data + 128; /* the same from all */
+        op->out[m].bytes = op->in[m].bytes = m == g->member ? 0 : 64;
+    }
+    if (g->exchanges) {
+        heti_nccl_pieces(g, op, issue);
+        return;
+    }
     HETI_NCCL_NOTE(issue, ncclReduce, (data, data, 1, ncclInt64, ncclSum, 0, g->comm, g->stream));
     for (int kind = HETI_NCCL_REDUCE_SCATTER; kind <= HETI_NCCL_ALL_GATHER; kind++)
         if (issue->code == ncclSuccess && 8 * g->members <= HETI_NCCL_SCRATCH)
             heti_nccl_even(g, HETI_CAST(heti_nccl_kind, kind), data, 1, HET_COMMUNICATOR_I64, issue);
-    if (g->members != 2 || issue->code != ncclSuccess) return;
-    HETI_NCCL_NOTE(issue, ncclSend, (data + 64, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
-    if (issue->code == ncclSuccess)
-        HETI_NCCL_NOTE(issue, ncclRecv, (data + 128, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
 }
 
 /* Op number `issued` is on the stream. */
@@ -403,11 +420,8 @@ static het_result heti_nccl_issue_op(heti_nccl_group *g) {
     if (op->kind != HETI_NCCL_FIRST) HETI_NCCL_CUDA(g, cudaStreamWaitEvent, (g->stream, op->ready, 0));
     HETI_NCCL_NOTE(&issue, ncclGroupStart, ());
     if (issue.code != ncclSuccess) return heti_nccl_failed(g, issue.code, issue.call, issue.line);
-    if (op->kind == HETI_NCCL_FIRST) heti_nccl_first(g, &issue);
-    else if (op->kind == HETI_NCCL_SEND)
-        HETI_NCCL_NOTE(&issue, ncclSend, (op->data, op->bytes, ncclUint8, op->peer, g->comm, g->stream));
-    else if (op->kind == HETI_NCCL_RECEIVE)
-        HETI_NCCL_NOTE(&issue, ncclRecv, (op->data, op->bytes, ncclUint8, op->peer, g->comm, g->stream));
+    if (op->kind == HETI_NCCL_FIRST) heti_nccl_first(g, op, &issue);
+    else if (op->kind == HETI_NCCL_EXCHANGE) heti_nccl_pieces(g, op, &issue);
     else heti_nccl_ranges(g, op, &issue);
     end = ncclGroupEnd();
     heti_nccl_note(&issue, end, "ncclGroupEnd", __LINE__);
@@ -467,13 +481,15 @@ static het_result heti_nccl_advance(heti_nccl_group *g) {
 }
 
 /* A place for an op whose memory the queue has ready. */
-static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl_kind kind, char *data,
-                                 heti_nccl_op **taken) {
+static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl_kind kind, heti_nccl_op **taken) {
     heti_nccl_op *op = &g->op[g->given % g->ops];
     const cudaStream_t stream = HETI_CAST(cudaStream_t, het_cuda_stream(&g->device, queue));
     if (g->failed != HET_OK) return g->failed;
     if (g->stage != HETI_NCCL_JOINED)
         return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: op in a group not joined", HETI_CAST(int, g->ordinal));
+    if (g->exchanges != (kind == HETI_NCCL_EXCHANGE))
+        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: the group was joined for %s", HETI_CAST(int, g->ordinal),
+                             g->exchanges ? "exchanges" : "reductions and gathers");
     if (g->given - g->finished >= g->ops) HETI_NCCL_TRY(heti_nccl_count(g));
     if (g->given - g->finished >= g->ops)
         return heti_nccl_say(g, HET_ERR_LIMIT, "nccl, cuda:%d: %lld ops are under way, which is all the group "
@@ -482,7 +498,6 @@ static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_CUDA(g, cudaEventRecord, (op->ready, stream));
     op->kind = kind;
-    op->data = data;
     *taken = op;
     return HET_OK;
 }
@@ -501,7 +516,8 @@ static het_result heti_nccl_collective(het_communicator *group, het_queue *queue
             return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: range %lld of an op is [%lld, %lld)",
                                  HETI_CAST(int, g->ordinal), HETI_CAST(long long, m), HETI_CAST(long long, start[m]),
                                  HETI_CAST(long long, start[m + 1]));
-    HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, HETI_CAST(char *, data), &op));
+    HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, &op));
+    op->data = HETI_CAST(char *, data);
     op->element = element;
     memcpy(op->start, start, HETI_CAST(size_t, g->members + 1) * sizeof *start);
     return heti_nccl_give(g);
@@ -519,32 +535,20 @@ static het_result heti_nccl_all_gather(void *self, het_communicator *group, het_
     return heti_nccl_collective(group, queue, HETI_NCCL_ALL_GATHER, data, start, element);
 }
 
-static het_result heti_nccl_message(het_communicator *group, het_queue *queue, heti_nccl_kind kind, int64_t peer,
-                                    char *data, size_t bytes) {
+static het_result heti_nccl_exchange(void *self, het_communicator *group, het_queue *queue,
+                                     const het_communicator_piece *out, const het_communicator_piece *in) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
-    if (peer < 0 || peer >= g->members || peer == g->member)
-        return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: a message between members %lld and %lld of %lld",
-                             HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, peer),
+    const size_t bytes = HETI_CAST(size_t, g->members) * sizeof *out;
+    (void)self;
+    if (out[g->member].bytes > 0 || in[g->member].bytes > 0)
+        return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: member %lld of %lld has a piece for itself",
+                             HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member),
                              HETI_CAST(long long, g->members));
-    HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, data, &op));
-    op->peer = HETI_CAST(int, peer);
-    op->bytes = bytes;
+    HETI_NCCL_TRY(heti_nccl_take(g, queue, HETI_NCCL_EXCHANGE, &op));
+    memcpy(op->out, out, bytes);
+    memcpy(op->in, in, bytes);
     return heti_nccl_give(g);
-}
-
-static het_result heti_nccl_send(void *self, het_communicator *group, het_queue *queue, int64_t to, const void *data,
-                                 size_t bytes) {
-    union { const void *from; char *to; } only_read; /* one field holds what is sent and what is received */
-    (void)self;
-    only_read.from = data;
-    return heti_nccl_message(group, queue, HETI_NCCL_SEND, to, only_read.to, bytes);
-}
-
-static het_result heti_nccl_receive(void *self, het_communicator *group, het_queue *queue, int64_t from, void *data,
-                                    size_t bytes) {
-    (void)self;
-    return heti_nccl_message(group, queue, HETI_NCCL_RECEIVE, from, HETI_CAST(char *, data), bytes);
 }
 
 static het_result heti_nccl_joined(void *self, het_communicator *group, int32_t *done) {
@@ -718,11 +722,11 @@ static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_n
 }
 
 static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *device, int64_t members, int64_t member,
-                                           int64_t ops) {
-    const size_t starts = HETI_CAST(size_t, members + 1), count = HETI_CAST(size_t, ops);
-    const size_t block = sizeof(heti_nccl_group) + count * (sizeof(heti_nccl_op) + starts * sizeof(int64_t));
+                                           int64_t ops, int32_t exchanges) {
+    const size_t all = HETI_CAST(size_t, members), count = HETI_CAST(size_t, ops),
+                 table = exchanges ? 2 * all * sizeof(het_communicator_piece) : (all + 1) * sizeof(int64_t);
+    const size_t block = sizeof(heti_nccl_group) + count * (sizeof(heti_nccl_op) + table);
     heti_nccl_group *g = HETI_CAST(heti_nccl_group *, n->allocator.alloc(n->allocator.user, block, 16));
-    int64_t *start;
     if (g == NULL) return NULL;
     memset(g, 0, block);
     g->nccl = n;
@@ -731,10 +735,14 @@ static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *devic
     g->members = members;
     g->member = member;
     g->ops = ops;
+    g->exchanges = exchanges;
     g->block = block;
     g->op = HETI_NCCL_BITS(heti_nccl_op *, g + 1);
-    start = HETI_NCCL_BITS(int64_t *, g->op + count);
-    for (int64_t i = 0; i < ops; i++) g->op[i].start = start + HETI_CAST(size_t, i) * starts;
+    for (size_t i = 0; i < count; i++) {
+        char *at = HETI_NCCL_BITS(char *, g->op + count) + i * table;
+        if (!exchanges) g->op[i].start = HETI_NCCL_BITS(int64_t *, at);
+        else g->op[i].out = HETI_NCCL_BITS(het_communicator_piece *, at), g->op[i].in = g->op[i].out + all;
+    }
     return g;
 }
 
@@ -765,7 +773,7 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
 }
 
 static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
-                                 int64_t ops, het_communicator **group) {
+                                 int64_t ops, int32_t exchanges, het_communicator **group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id identity;
     heti_nccl_group *g;
@@ -774,7 +782,7 @@ static het_result heti_nccl_join(void *self, const het_device *device, const voi
     memcpy(&identity, id, sizeof identity);
     result = heti_nccl_check_join(n, device, &identity, members, member, ops);
     if (result != HET_OK) return result;
-    g = heti_nccl_allocate(n, device, members, member, ops);
+    g = heti_nccl_allocate(n, device, members, member, ops, exchanges);
     if (g == NULL)
         return heti_nccl_tell(n, HET_ERR_OOM, "nccl: no memory for a group of %lld members",
                               HETI_CAST(long long, members));
@@ -837,8 +845,8 @@ static const char *heti_nccl_last_error(void *self, het_communicator *group) {
 
 static const het_communicator_iface heti_nccl_iface = {
     HETRAIN_COMMUNICATOR_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join,
-    heti_nccl_joined, heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive,
-    heti_nccl_test, heti_nccl_abort, heti_nccl_leave, heti_nccl_last_error
+    heti_nccl_joined, heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_exchange, heti_nccl_test,
+    heti_nccl_abort, heti_nccl_leave, heti_nccl_last_error
 };
 
 static het_result heti_nccl_seconds(double *seconds, double standard, const char *name, het_error *error) {

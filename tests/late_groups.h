@@ -312,10 +312,10 @@ static void late_start(void)
 /* ---- the provider ---- */
 
 typedef enum fake_call {
-    FAKE_PLACE, FAKE_IDENTITY, FAKE_JOIN, FAKE_JOINED, FAKE_REDUCE, FAKE_GATHER, FAKE_SEND, FAKE_RECEIVE, FAKE_TEST, FAKE_CALLS
+    FAKE_PLACE, FAKE_IDENTITY, FAKE_JOIN, FAKE_JOINED, FAKE_REDUCE, FAKE_GATHER, FAKE_EXCHANGE, FAKE_TEST, FAKE_CALLS
 } fake_call;
 static const char *const fake_names[FAKE_CALLS] = {
-    "place", "identity", "join", "joined", "reduce_scatter", "all_gather", "send", "receive", "test"
+    "place", "identity", "join", "joined", "reduce_scatter", "all_gather", "exchange", "test"
 };
 
 #define FAKE_MEMBERS 8
@@ -329,7 +329,7 @@ struct het_communicator {                  /* one member */
     fake_group *shared;
     late_device *device;
     int64_t member, most, given, finished, polls;
-    int aborted, failed;
+    int aborted, failed, exchanges;
 };
 typedef struct fake_op {
     het_communicator *group;
@@ -337,8 +337,7 @@ typedef struct fake_op {
     char *data;
     int64_t start[FAKE_MEMBERS + 1];
     het_communicator_element element;
-    int64_t peer;
-    size_t bytes;
+    het_communicator_piece out[FAKE_MEMBERS], in[FAKE_MEMBERS];
     int arrived, done;
 } fake_op;
 
@@ -407,22 +406,42 @@ static void fake_collect(fake_op *const *front, int64_t n)
     }
 }
 
+/* An op's pieces that meet those of another one; what has been moved is 0 bytes from then on. */
+static void fake_trade(fake_op *from, fake_op *to)
+{
+    het_communicator_piece *out = &from->out[to->group->member], *in = &to->in[from->group->member];
+    if (out->bytes == 0 || in->bytes == 0) return;
+    if (out->bytes != in->bytes) fake_wrong("a piece of other length");
+    else memcpy(in->data, out->data, out->bytes);
+    out->bytes = in->bytes = 0;
+}
+
+static void fake_end_exchange(fake_group *g, int64_t m)
+{
+    int64_t k;
+    for (k = 0; k < g->members; k++)
+        if (g->front[m]->out[k].bytes + g->front[m]->in[k].bytes > 0) return;
+    g->front[m]->done = 1;
+    g->front[m] = NULL;
+}
+
 static void fake_match(fake_group *g, fake_op *op)
 {
     const int64_t me = op->group->member;
     int64_t m;
-    if (op->kind == FAKE_SEND || op->kind == FAKE_RECEIVE) {
-        fake_op *other = g->front[op->peer];
-        if (!other || other->kind == op->kind || other->peer != me || (other->kind != FAKE_SEND && other->kind != FAKE_RECEIVE)) return;
-        if (other->bytes != op->bytes) fake_wrong("a message of other length");
-        else if (op->kind == FAKE_SEND) memcpy(other->data, op->data, op->bytes);
-        else memcpy(op->data, other->data, op->bytes);
-        g->front[me] = g->front[op->peer] = NULL;
-        op->done = other->done = 1;
+    if (op->kind == FAKE_EXCHANGE) {
+        if (op->out[me].bytes + op->in[me].bytes > 0) fake_wrong("a piece for the member itself");
+        for (m = 0; m < g->members; m++) {
+            if (m == me || !g->front[m] || g->front[m]->kind != FAKE_EXCHANGE) continue;
+            fake_trade(op, g->front[m]);
+            fake_trade(g->front[m], op);
+            fake_end_exchange(g, m);
+        }
+        fake_end_exchange(g, me);
         return;
     }
     for (m = 0; m < g->members; m++) {
-        if (!g->front[m] || g->front[m]->kind == FAKE_SEND || g->front[m]->kind == FAKE_RECEIVE) return;
+        if (!g->front[m] || g->front[m]->kind == FAKE_EXCHANGE) return;
         if (g->front[m]->kind != op->kind) {
             fake_wrong("members give different collectives");
             return;
@@ -484,7 +503,7 @@ static het_result fake_identity(void *self, void *id)
 }
 
 static het_result fake_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops,
-                            het_communicator **group) {
+                            int32_t exchanges, het_communicator **group) {
     fake_group *g;
     uint64_t number;
     (void)self;
@@ -510,6 +529,7 @@ static het_result fake_join(void *self, const het_device *device, const void *id
     (*group)->device = device->self;
     (*group)->member = member;
     (*group)->most = ops;
+    (*group)->exchanges = exchanges;
     if (fake.never_join != member) g->joined++;
     fake.live++;
     fake.joins++;
@@ -528,23 +548,18 @@ static het_result fake_joined(void *self, het_communicator *group, int32_t *done
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static het_result fake_give(het_communicator *group, het_queue *queue, fake_call kind, const void *data, const int64_t *start,
-                            het_communicator_element element, int64_t peer, size_t bytes)
+static het_result fake_put(het_communicator *group, het_queue *queue, const fake_op *given)
 {
+    const fake_call kind = given->kind;
     fake_op *op = support_alloc(1, sizeof *op);
     int fails;
-    memset(op, 0, sizeof *op);
+    *op = *given;
     op->group = group;
-    op->kind = kind;
-    memcpy(&op->data, &data, sizeof data); /* what is sent is only read */
-    op->element = element;
-    op->peer = peer;
-    op->bytes = bytes;
-    if (start) memcpy(op->start, start, (size_t)(group->shared->members + 1) * sizeof *start);
     pthread_mutex_lock(&fake.lock);
     fails = fake_fails(kind);
     if (!fails) group->given++;
     if (group->given - group->finished > group->most) fake_wrong("more ops under way than were announced");
+    if (group->exchanges != (kind == FAKE_EXCHANGE)) fake_wrong("an op of another kind than announced");
     if (group->shared->joined < group->shared->members) fake_wrong("an op before all have joined");
     if (group->aborted) fake_wrong("an op after abort");
     pthread_mutex_unlock(&fake.lock);
@@ -552,25 +567,37 @@ static het_result fake_give(het_communicator *group, het_queue *queue, fake_call
     else late_add(group->device, queue, LATE_GROUP)->fake = op;
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
+static het_result fake_give(het_communicator *group, het_queue *queue, fake_call kind, void *data, const int64_t *start,
+                            het_communicator_element element)
+{
+    fake_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    op.data = data;
+    op.element = element;
+    memcpy(op.start, start, (size_t)(group->shared->members + 1) * sizeof *start);
+    return fake_put(group, queue, &op);
+}
 static het_result fake_reduce(void *self, het_communicator *g, het_queue *q, void *data, const int64_t *start, het_communicator_element element)
 {
     (void)self;
-    return fake_give(g, q, FAKE_REDUCE, data, start, element, -1, 0);
+    return fake_give(g, q, FAKE_REDUCE, data, start, element);
 }
 static het_result fake_gather(void *self, het_communicator *g, het_queue *q, void *data, const int64_t *start, het_communicator_element element)
 {
     (void)self;
-    return fake_give(g, q, FAKE_GATHER, data, start, element, -1, 0);
+    return fake_give(g, q, FAKE_GATHER, data, start, element);
 }
-static het_result fake_send(void *self, het_communicator *g, het_queue *q, int64_t to, const void *data, size_t bytes)
+static het_result fake_exchange(void *self, het_communicator *g, het_queue *q, const het_communicator_piece *out, const het_communicator_piece *in)
 {
+    const size_t bytes = (size_t)g->shared->members * sizeof *out;
+    fake_op op;
     (void)self;
-    return fake_give(g, q, FAKE_SEND, data, NULL, HET_COMMUNICATOR_F32, to, bytes);
-}
-static het_result fake_receive(void *self, het_communicator *g, het_queue *q, int64_t from, void *data, size_t bytes)
-{
-    (void)self;
-    return fake_give(g, q, FAKE_RECEIVE, data, NULL, HET_COMMUNICATOR_F32, from, bytes);
+    memset(&op, 0, sizeof op);
+    op.kind = FAKE_EXCHANGE;
+    memcpy(op.out, out, bytes);
+    memcpy(op.in, in, bytes);
+    return fake_put(g, q, &op);
 }
 
 static het_result fake_test(void *self, het_communicator *group, int64_t *finished)
@@ -626,8 +653,8 @@ static void fake_leave(void *self, het_communicator *group)
 static const char *fake_last_error(void *self, het_communicator *group) { (void)self, (void)group; return "planted"; }
 
 static const het_communicator_iface fake_iface = {
-    HETRAIN_COMMUNICATOR_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_send,
-    fake_receive, fake_test, fake_abort, fake_leave, fake_last_error
+    HETRAIN_COMMUNICATOR_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_exchange,
+    fake_test, fake_abort, fake_leave, fake_last_error
 };
 
 #endif

@@ -65,6 +65,13 @@ static const shape shapes[] = {
     { "0c1", "{\"schedule\":\"1f1b\",\"pipelines\":[{\"share\":2,\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,5]},"
       "{\"rank\":2,\"units\":[5,8]}]},{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,4]},{\"rank\":0,\"units\":[4,8]}]}],"
       "\"state_shares\":[1,0,3]}", NULL, 1, -1 },
+    { "01", "cp2", NULL, 1, 2 + 2 }, { "012", "cp3", NULL, 1, 3 + 3 }, { "01", "hp2", NULL, 1, 2 + 2 }, { "01", "tp2", NULL, 1, -1 }, /* teams */
+    { "0123", "dp2xhp2", NULL, 1, -1 }, { "0123", "pp2xtp2", "1f1b", 1, -1 }, { "0c12", "dp2xcp2", NULL, 1, -1 }, { "00", "cp2", NULL, 1, 0 },
+    { "01", "tp:3,1", NULL, 1, -1 },
+    { "012", "{\"schedule\":\"1f1b\",\"teams\":[{\"ranks\":[0,1],\"shares\":[3,1]},{\"ranks\":[2]}],\"pipelines\":[{\"share\":1,\"stages\":"
+      "[{\"rank\":0,\"units\":[0,5]},{\"rank\":2,\"units\":[5,8]}]}]}", NULL, 1, -1 },
+    { "01234", "{\"schedule\":\"1f1b\",\"teams\":[{\"ranks\":[0,1,2],\"shares\":[1,3,2]},{\"ranks\":[3,4],\"shares\":[2,1]}],\"pipelines\":"
+      "[{\"share\":1,\"stages\":[{\"rank\":0,\"units\":[0,5]},{\"rank\":3,\"units\":[5,8]}]}]}", NULL, 1, -1 },
 };
 
 static void one_shape(int number, het_family family, int variant)
@@ -87,7 +94,7 @@ static void one_shape(int number, het_family family, int variant)
     snprintf(what, sizeof what, "%s over %s, family %d, variant %d", s->plan, s->ranks, (int)family, variant);
     support_train_same(&base, &l.run, SUPPORT_APART, what);
     if (s->joins >= 0 && family == HET_GPT2 && fake.joins != s->joins) fail_msg("%s: %d members joined", what, (int)fake.joins);
-    if (fake.joins > 0) assert_true(fake.calls[FAKE_TEST] > 0 && fake.calls[FAKE_GATHER] + fake.calls[FAKE_SEND] > 0);
+    if (fake.joins > 0) assert_true(fake.calls[FAKE_TEST] > 0 && fake.calls[FAKE_GATHER] + fake.calls[FAKE_EXCHANGE] > 0);
     layout_end(&l);
 }
 
@@ -290,13 +297,52 @@ static void emulated_links_stay_on_the_host(void **state)
     layout_end(&l);
 }
 
+/* Teams in groups move as many messages and bytes as through the host, which has no room for them then; memory is what was estimated. */
+static void teams_count_as_on_the_host(void **state)
+{
+    het_traffic counted[2][4][4];
+    het_memory planned, used[2];
+    het_error error;
+    layout l;
+    int way, i, j;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    layout_group(&l, "0123", "pp2xtp2");
+    for (way = 0; way < 2; way++) {
+        het_ctx *ctx;
+        if (way == 1) l.run.desc.layout.communicators.iface = NULL;
+        EXPECT_OK(het_memory_estimate(&l.run.desc, 3, &planned, &error));
+        ctx = support_create(&l.run.desc);
+        het_get_memory(ctx, 3, &used[way]);
+        assert_memory_equal(&planned, &used[way], sizeof planned);
+        (void)support_step(ctx, &l.run.data, 0, SUPPORT_APART);
+        for (i = 0; i < 4; i++) {
+            het_timeline t;
+            het_get_timeline(ctx, i, &t);
+            memcpy(counted[way][i], t.traffic, sizeof counted[way][i]);
+        }
+        het_destroy(ctx);
+    }
+    assert_true(used[0].communication < used[1].communication && used[0].activations > used[1].activations);
+    for (i = 0; i < 4; i++)
+        for (j = 0; j < 4; j++) {
+            const het_traffic *a = &counted[0][i][j], *b = &counted[1][i][j];
+            assert_true(a->exchanges == b->exchanges && a->exchange_bytes == b->exchange_bytes);
+            assert_true(a->transfers == b->transfers && a->transfer_bytes == b->transfer_bytes);
+            if (i / 2 == j / 2 && i != j) assert_true(a->exchanges > 0);
+        }
+    layout_end(&l);
+}
+
 /* ---- another plan ---- */
 
 static void replanning_keeps_groups_and_bits(void **state)
 {
-    static const char *const plans[] = { "pp", "dp2xpp2", "dp2xpp2", "dp" };
-    /* three cuts both ways and the tied ends; beside lanes that are there the other cut's owners and all for the tied ends; nothing; nothing */
-    static const int64_t joins[] = { 12 + 2, 4 + 4, 0, 0 };
+    static const char *const plans[] = { "pp", "pp", "dp2xpp2", "dp2xpp2", "dp", "pp2xcp2", "cp4" };
+    static const char *const schedules[] = { "1f1b", "gpipe", NULL, NULL, NULL, NULL, NULL };
+    /* three cuts both ways and the tied ends; nothing, but more messages under way; beside lanes that are there the other cut's owners and all for
+       the tied ends; nothing; nothing; two teams, their holders and lanes; a team */
+    static const int64_t joins[] = { 12 + 2, 0, 4 + 4, 0, 0, 4 + 4 + 8, 4 };
     het_ctx *one, *many;
     layout l, other;
     int k, step = 0;
@@ -305,12 +351,12 @@ static void replanning_keeps_groups_and_bits(void **state)
     one = support_create(&l.run.desc);
     layout_group(&l, "0123", "dp");
     many = support_create(&l.run.desc);
-    for (k = 0; k < 5; k++) {
+    for (k = 0; k < 8; k++) {
         if (k > 0) {
             het_replan_desc desc;
             const int64_t before = fake.joins;
             memset(&desc, 0, sizeof desc);
-            other.run.plan = support_plan(plans[k - 1], NULL, 8, 4, 1);
+            other.run.plan = support_plan(plans[k - 1], schedules[k - 1], 8, 4, 1);
             desc.plan = other.run.plan;
             EXPECT_OK(het_replan(many, &desc));
             het_plan_free(other.run.plan);
@@ -404,11 +450,11 @@ static het_result one_step(const layout *l, het_error *error)
 /* Each call of the provider fails once, at several moments. */
 static void each_call_may_fail(void **state)
 {
-    static const char *const plans[] = { "dp", "dp2xpp2", "dp" };
-    static const char *const ranks[] = { "0123", "0123", "01c2" };
+    static const char *const plans[] = { "dp", "dp2xpp2", "dp", "pp2xtp2" };
+    static const char *const ranks[] = { "0123", "0123", "01c2", "0123" };
     int which, call, k;
     (void)state;
-    for (which = 0; which < 3; which++)
+    for (which = 0; which < 4; which++)
         for (call = 0; call < FAKE_CALLS; call++) {
             layout l;
             int64_t calls;
@@ -424,7 +470,7 @@ static void each_call_may_fail(void **state)
                 /* how often a test is asked depends on the moment: an early one */
                 fake.fail_at = k == 0 ? 0 : call == FAKE_TEST || call == FAKE_JOINED ? 3 * k : calls * k / 2 - 1;
                 if (fake.fail_at < 0 || fake.fail_at >= calls) continue;
-                snprintf(words, sizeof words, "rank|planted|%s", call == FAKE_TEST ? "fake" : fake_names[call]);
+                snprintf(words, sizeof words, "rank|planted|%s", call == FAKE_TEST || call == FAKE_EXCHANGE ? "fake" : fake_names[call]);
                 EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, words);
                 if (call > FAKE_JOINED && !strstr(error.text, "step 1")) fail_msg("no step in: %s", error.text);
                 if (fake.wrong > 0) fail_msg("%s fails: %s", fake_names[call], fake.what);
@@ -457,15 +503,15 @@ static het_result fail_later(void *user, const het_hook_info *info)
 /* An op that never comes to an end: the deadline, or a cancellation. All end what is under way before they leave. */
 static void ops_without_end_are_aborted(void **state)
 {
-    static const fake_call lost[] = { FAKE_REDUCE, FAKE_GATHER, FAKE_SEND, FAKE_RECEIVE };
+    static const fake_call lost[] = { FAKE_REDUCE, FAKE_GATHER, FAKE_EXCHANGE, FAKE_EXCHANGE };
+    static const char *const plans[] = { "dp", "dp", "pp", "hp3" };
     int k;
     (void)state;
     for (k = 0; k < 4; k++) {
-        const char *plan = lost[k] == FAKE_REDUCE || lost[k] == FAKE_GATHER ? "dp" : "pp";
         het_error error;
         layout l;
         layout_start(&l, HET_GPT2);
-        layout_group(&l, "012", plan);
+        layout_group(&l, "012", plans[k]);
         fake.lose = lost[k];
         fake.lose_at = 1;
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 1: cancelled");
@@ -973,7 +1019,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_step),
         cmocka_unit_test(traffic_is_what_the_formulas_say),
         cmocka_unit_test(messages_count_their_rows),
-        cmocka_unit_test(emulated_links_stay_on_the_host),
+        cmocka_unit_test(emulated_links_stay_on_the_host), cmocka_unit_test(teams_count_as_on_the_host),
         cmocka_unit_test(replanning_keeps_groups_and_bits),
         cmocka_unit_test(replanning_without_memory),
         cmocka_unit_test(each_call_may_fail),

@@ -2060,7 +2060,7 @@ static void copies_and_clears(void **state)
     static const float values[5] = { 1.0f, -2.0f, 3.5f, 0.0f, 9.0f };
     float back[5];
     float *a, *b;
-    het_copy_args in, zero, some, out;
+    het_copy_args in, zero, some, out, apart;
     rig r;
     (void)state;
     rig_start(&r, HET_ISA_AUTO, 1);
@@ -2069,15 +2069,22 @@ static void copies_and_clears(void **state)
     assert_non_null(a);
     assert_non_null(b);
     assert_int_equal((uintptr_t)a % 64, 0);
+    memset(&in, 0, sizeof in);
+    zero = some = out = apart = in;
     in.to = a, in.from = values, in.size = sizeof values;
     zero.to = b, zero.from = NULL, zero.size = sizeof values;
     some.to = b, some.from = a, some.size = 2 * sizeof(float);
     out.to = back, out.from = b, out.size = sizeof values;
+    apart.to = b, apart.from = a + 2, apart.size = sizeof(float); /* two rows: element 2 to 0, 4 to 3 */
+    apart.rows = 2, apart.to_step = 3 * sizeof(float), apart.from_step = 2 * sizeof(float);
     OP(&r, HET_OP_COPY_IN, &in);
     OP(&r, HET_OP_CLEAR, &zero);
     OP(&r, HET_OP_COPY, &some);
     OP(&r, HET_OP_COPY_OUT, &out);
     assert_true(back[0] == 1.0f && back[1] == -2.0f && back[2] == 0.0f && back[4] == 0.0f);
+    OP(&r, HET_OP_COPY, &apart);
+    OP(&r, HET_OP_COPY_OUT, &out);
+    assert_true(back[0] == 3.5f && back[1] == -2.0f && back[2] == 0.0f && back[3] == 9.0f && back[4] == 0.0f);
     r.op->free(r.self, a, sizeof values);
     r.op->free(r.self, b, sizeof values);
     rig_end(&r);

@@ -113,7 +113,7 @@ static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
     case HET_OP_FEEDBACK: *bytes = 16 * (double)op->u.feedback.count; return "feedback";
     case HET_OP_ADD: *bytes = 12 * (double)op->u.elements.count; return "add";
     case HET_OP_SCALE: *bytes = 8 * (double)op->u.elements.count; return "scale";
-    case HET_OP_COPY: *bytes = 2 * (double)op->u.copy.size; return "copy";
+    case HET_OP_COPY: *bytes = 2 * (double)(op->u.copy.size * (op->u.copy.rows > 1 ? op->u.copy.rows : 1)); return "copy";
     case HET_OP_CLEAR: *bytes = (double)op->u.copy.size; return "clear";
     default: return NULL;
     }

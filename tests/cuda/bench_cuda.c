@@ -44,8 +44,7 @@ static het_result bench_run(bench *b, het_op op) { return b->iface->run(b->self,
 static size_t bench_workspace(bench *b, het_op op) { return b->iface->workspace(b->self, &op); }
 
 static het_result bench_move(bench *b, het_op_kind kind, void *to, const void *from, size_t size) {
-    het_copy_args a;
-    a.to = to, a.from = from, a.size = size;
+    const het_copy_args a = { to, from, size, 1, 0, 0 };
     return bench_run(b, bench_op(kind, &a, sizeof a));
 }
 
@@ -211,6 +210,7 @@ static void rows_end(bench *b, bench_rows *r) {
 
 static void bench_copy(bench *b) {
     het_copy_args a;
+    memset(&a, 0, sizeof a);
     bench_next(b);
     a.size = b->small ? 1 << 16 : (size_t)1 << 30;
     void *from = bench_bytes(b, NULL, a.size);

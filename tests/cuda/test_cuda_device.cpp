@@ -1040,7 +1040,7 @@ template <class Args> static size_t rig_workspace(rig *r, het_op_kind kind, cons
 }
 static het_result rig_copy(rig *r, het_queue *queue, het_op_kind kind, void *to, const void *from, size_t size)
 {
-    const het_copy_args args = { to, from, size };
+    const het_copy_args args = { to, from, size, 1, 0, 0 };
     return rig_run(r, queue, kind, args);
 }
 /* Of four elements. */
@@ -1074,6 +1074,13 @@ static void copies_of_any_size(void **)
     assert_memory_equal(to.data(), from.data(), size);
     assert_memory_equal(half.data() + size / 2, from.data() + size / 2, size - size / 2);
     for (size_t i = 0; i < size / 2; i++) assert_int_equal(half[i], 0);
+    const size_t row = 1001, step = 1500;
+    const het_copy_args rows = { device + 7, device + size, row, 100, step, row }; /* apart and side by side */
+    EXPECT_OK(rig_run(&r, r.queue, HET_OP_COPY, rows));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, half.data(), device, size / 2));
+    rig_wait(&r);
+    for (size_t i = 0; i < size / 2; i++)
+        assert_int_equal(half[i], i >= 7 && (i - 7) / step < 100 && (i - 7) % step < row ? from[(i - 7) / step * row + (i - 7) % step] : 0);
     r.d->free(r.self, device, 2 * size);
     rig_end(&r);
     stand_down();

@@ -64,6 +64,7 @@ struct rig {
     het_communicators groups;
     std::vector<end> ends;
     std::string text;
+    int32_t exchanges = 0;
 
     rig() : memory(), allocator(support_allocator(&memory)), parallel(support_serial()), groups() { memory.fail_at = -1; }
 };
@@ -137,7 +138,7 @@ static het_result rig_join(rig *r, size_t absent)
     RIG_TRY(rig_fail(r, t->identity(r->groups.self, id), members));
     for (size_t m = 0; m + absent < members; m++) {
         const int64_t all = static_cast<int64_t>(members);
-        RIG_TRY(rig_fail(r, t->join(r->groups.self, &r->ends[m].device, id, all, static_cast<int64_t>(m), RIG_OPS, &r->ends[m].group), members));
+        RIG_TRY(rig_fail(r, t->join(r->groups.self, &r->ends[m].device, id, all, static_cast<int64_t>(m), RIG_OPS, r->exchanges, &r->ends[m].group), members));
     }
     return HET_OK;
 }
@@ -314,6 +315,14 @@ static void sums_of_even_ranges(void **)
     }
 }
 
+/* One piece of a member's, to `peer` or from it. */
+static het_result rig_pass(rig *r, size_t m, size_t peer, bool comes, void *data, size_t bytes)
+{
+    std::vector<het_communicator_piece> out(r->ends.size()), in(r->ends.size());
+    (comes ? in : out)[peer] = { data, bytes };
+    return rig_fail(r, r->groups.iface->exchange(r->groups.self, r->ends[m].group, r->ends[m].queue, out.data(), in.data()), m);
+}
+
 /* Several under way each way, as many as the group was joined for. */
 static void messages_keep_their_order(void **)
 {
@@ -321,20 +330,75 @@ static void messages_keep_their_order(void **)
     rig r;
     std::vector<int32_t> from(1000 * count), to(1000 * count);
     stand_in(2);
+    r.exchanges = 1;
     RIG_OK(&r, rig_start(&r, 2));
     for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<int32_t>(i * i);
     const het_device *d = &r.ends[0].device;
     EXPECT_OK(rig_copy(d, HET_OP_COPY_IN, r.ends[0].queue, r.ends[0].memory, from.data(), count * bytes));
     for (size_t i = 0; i < count; i++) {
         char *out = static_cast<char *>(r.ends[0].memory) + i * bytes, *in = static_cast<char *>(r.ends[1].memory) + i * bytes;
-        EXPECT_OK(r.groups.iface->send(r.groups.self, r.ends[0].group, r.ends[0].queue, 1, out, bytes));
-        EXPECT_OK(r.groups.iface->receive(r.groups.self, r.ends[1].group, r.ends[1].queue, 0, in, bytes));
+        RIG_OK(&r, rig_pass(&r, 0, 1, false, out, bytes));
+        RIG_OK(&r, rig_pass(&r, 1, 0, true, in, bytes));
     }
     RIG_OK(&r, rig_wait(&r, RIG_OPS, 100));
     d = &r.ends[1].device;
     EXPECT_OK(rig_copy(d, HET_OP_COPY_OUT, r.ends[1].queue, to.data(), r.ends[1].memory, count * bytes));
     wait_for(d, r.ends[1].queue);
     assert_true(from == to);
+    EXPECT_OK(rig_end(&r, 0));
+    stand_down();
+}
+
+/* All have something for all, of unequal lengths; then a chain from the last to the first, of which each first receives and then sends. */
+static void exchanges_meet_piece_by_piece(void **)
+{
+    const size_t members = static_cast<size_t>(cards() < 4 ? cards() : 4), room = RIG_BYTES / 64 / sizeof(int32_t);
+    rig r;
+    stand_in(static_cast<int>(members));
+    r.exchanges = 1;
+    RIG_OK(&r, rig_start(&r, members));
+    std::vector<int32_t> host(RIG_BYTES / sizeof(int32_t));
+    const auto count = [&](size_t from, size_t to) { return from == to ? 0 : from * 5 + to * 3 + (from > to); };
+    const auto at = [&](size_t m, bool comes, size_t peer) { /* of a member's 64 places: what leaves, what comes */
+        return static_cast<char *>(r.ends[m].memory) + (comes ? members + peer : peer) * room * sizeof(int32_t);
+    };
+    for (size_t m = 0; m < members; m++) {
+        for (size_t i = 0; i < host.size(); i++) host[i] = static_cast<int32_t>(m << 24 | i);
+        EXPECT_OK(rig_copy(&r.ends[m].device, HET_OP_COPY_IN, r.ends[m].queue, r.ends[m].memory, host.data(), RIG_BYTES));
+        wait_for(&r.ends[m].device, r.ends[m].queue);
+    }
+    for (size_t m = 0; m < members; m++) {
+        std::vector<het_communicator_piece> out(members), in(members);
+        for (size_t peer = 0; peer < members; peer++) {
+            out[peer] = { at(m, false, peer), count(m, peer) * sizeof(int32_t) };
+            in[peer] = { at(m, true, peer), count(peer, m) * sizeof(int32_t) };
+        }
+        RIG_OK(&r, rig_fail(&r, r.groups.iface->exchange(r.groups.self, r.ends[m].group, r.ends[m].queue, out.data(), in.data()), m));
+    }
+    RIG_OK(&r, rig_wait(&r, 1, 200));
+    for (size_t m = 0; m < members; m++) {
+        EXPECT_OK(rig_copy(&r.ends[m].device, HET_OP_COPY_OUT, r.ends[m].queue, host.data(), r.ends[m].memory, RIG_BYTES));
+        wait_for(&r.ends[m].device, r.ends[m].queue);
+        for (size_t peer = 0; peer < members; peer++)
+            for (size_t i = 0; i < room; i++) {
+                const size_t own = (members + peer) * room + i;
+                assert_int_equal(host[own], i < count(peer, m) ? peer << 24 | (m * room + i) : m << 24 | own);
+            }
+    }
+    for (size_t m = 0; m < members; m++) {
+        char *const data = at(m, false, 0);
+        if (m + 1 < members) RIG_OK(&r, rig_pass(&r, m, m + 1, true, data, 64));
+        if (m > 0) RIG_OK(&r, rig_pass(&r, m, m - 1, false, data, 64));
+    }
+    for (int rounds = 0; rounds < 200; rounds++)
+        for (size_t m = 0; m < members; m++) {
+            int64_t finished = 0;
+            RIG_OK(&r, rig_fail(&r, r.groups.iface->test(r.groups.self, r.ends[m].group, &finished), m));
+            if (rounds == 199) assert_int_equal(finished, m == 0 || m + 1 == members ? 2 : 3);
+        }
+    EXPECT_OK(rig_copy(&r.ends[0].device, HET_OP_COPY_OUT, r.ends[0].queue, host.data(), at(0, false, 0), 64));
+    wait_for(&r.ends[0].device, r.ends[0].queue);
+    for (size_t i = 0; i < 16; i++) assert_int_equal(host[i], (members - 1) << 24 | i);
     EXPECT_OK(rig_end(&r, 0));
     stand_down();
 }
@@ -356,7 +420,7 @@ static void other_devices_have_no_place(void **)
     EXPECT_OK(groups.iface->place(groups.self, &device, place, sizeof place));
     assert_string_equal(place, "");
     EXPECT_OK(groups.iface->identity(groups.self, id));
-    const het_result joined = groups.iface->join(groups.self, &device, id, 2, 0, 1, &group);
+    const het_result joined = groups.iface->join(groups.self, &device, id, 2, 0, 1, 0, &group);
     EXPECT_ERROR(joined, HET_ERR_INVALID, groups.iface->last_error(groups.self, NULL), "\"cpu\"");
     EXPECT_OK(het_nccl_close(&groups, &error));
     EXPECT_OK(het_nccl_close(&groups, &error));
@@ -374,25 +438,25 @@ static void other_devices_have_no_place(void **)
 /* Ops that cannot be: an error each, which is the group's last word. */
 static void impossible_ops(void **)
 {
-    const int64_t descending[3] = { 0, 8, 4 };
+    const int64_t descending[3] = { 0, 8, 4 }, empty[3] = { 0, 0, 0 };
     rig r;
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 5; which++) {
         stand_in(2);
+        r.exchanges = which == 1 || which == 2 || which == 4;
         RIG_OK(&r, rig_start(&r, 2));
         const het_communicator_iface *t = r.groups.iface;
         het_communicator *group = r.ends[0].group;
         het_queue *queue = r.ends[0].queue;
         het_result result = HET_OK;
         if (which == 0) result = t->reduce_scatter(r.groups.self, group, queue, NULL, descending, HET_COMMUNICATOR_F32);
-        if (which == 1) result = t->send(r.groups.self, group, queue, 0, NULL, 4);
-        if (which == 2) {
-            const int64_t empty[3] = { 0, 0, 0 };
-            for (int i = 0; i < RIG_OPS; i++) EXPECT_OK(t->send(r.groups.self, group, queue, 1, NULL, 0));
-            result = t->all_gather(r.groups.self, group, queue, NULL, empty, HET_COMMUNICATOR_F32);
-        }
-        assert_int_equal(result, which == 2 ? HET_ERR_LIMIT : HET_ERR_INVALID);
-        const char *expected = which == 0 ? "range 1|[8, 4)" : which == 1 ? "members 0 and 0 of 2" : "3 ops";
-        EXPECT_ERROR(result, result, t->last_error(r.groups.self, group), expected);
+        if (which == 1) result = rig_pass(&r, 0, 0, false, NULL, 4);
+        for (int i = 0; which == 2 && i <= RIG_OPS && result == HET_OK; i++)
+            result = rig_pass(&r, 0, 1, false, r.ends[0].memory, 4);
+        if (which == 3) result = rig_pass(&r, 0, 1, true, NULL, 4);
+        if (which == 4) result = t->all_gather(r.groups.self, group, queue, NULL, empty, HET_COMMUNICATOR_F32);
+        assert_int_equal(result, which == 2 ? HET_ERR_LIMIT : which > 2 ? HET_ERR_STATE : HET_ERR_INVALID);
+        static const char *const expected[] = { "range 1|[8, 4)", "member 0 of 2|itself", "3 ops", "joined for reductions", "joined for exchanges" };
+        EXPECT_ERROR(result, result, t->last_error(r.groups.self, group), expected[which]);
         EXPECT_OK(rig_end(&r, 1));
         stand_down();
     }
@@ -417,11 +481,11 @@ static void versions_are_compared(void **)
     EXPECT_OK(het_nccl_open(NULL, &newer, &error));
     EXPECT_OK(newer.iface->identity(newer.self, id));
     EXPECT_OK(het_nccl_close(&newer, &error));
-    het_result joined = rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, &r.ends[1].group), 2);
+    het_result joined = rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, 0, &r.ends[1].group), 2);
     EXPECT_ERROR(joined, HET_ERR_UNSUPPORTED, r.text.c_str(), "member 1 of 2|2.28.9|2.30.7");
     assert_null(r.ends[1].group);
     memset(id, 1, sizeof id);
-    joined = rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, &r.ends[1].group), 2);
+    joined = rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, 0, &r.ends[1].group), 2);
     EXPECT_ERROR(joined, HET_ERR_INVALID, r.text.c_str(), "not an identity");
     EXPECT_OK(rig_end(&r, 0));
     standin_nccl_version(0);
@@ -498,11 +562,15 @@ static void errors_that_come_up_later(void **)
     stand_down();
 }
 
-/* All the table does, once. */
-static het_result go_through(rig *r)
+/* All the table does, once: of one kind of group. */
+static het_result go_through(rig *r, int32_t exchanges)
 {
     const int64_t start[3] = { 0, 30, 100 };
+    r->exchanges = exchanges;
     RIG_TRY(rig_start(r, 2));
+    for (size_t m = 0; m < 2 && exchanges; m++)
+        for (int i = 0; i < 2; i++) RIG_TRY(rig_pass(r, m, 1 - m, (m == 1) != (i == 1), r->ends[m].memory, 800));
+    if (exchanges) return rig_wait(r, 2, 200);
     for (size_t m = 0; m < 2; m++) {
         const het_communicator_iface *t = r->groups.iface;
         void *self = r->groups.self;
@@ -511,10 +579,8 @@ static het_result go_through(rig *r)
         char *data = static_cast<char *>(r->ends[m].memory);
         RIG_TRY(rig_fail(r, t->reduce_scatter(self, group, queue, data, start, HET_COMMUNICATOR_F64), m));
         RIG_TRY(rig_fail(r, t->all_gather(self, group, queue, data, start, HET_COMMUNICATOR_F64), m));
-        if (m == 0) RIG_TRY(rig_fail(r, t->send(self, group, queue, 1, data, 800), m));
-        else RIG_TRY(rig_fail(r, t->receive(self, group, queue, 0, data, 800), m));
     }
-    return rig_wait(r, 3, 200);
+    return rig_wait(r, 2, 200);
 }
 
 /* Calls whose error nobody can be told: they give something back, or ask whether something has ended. */
@@ -532,17 +598,21 @@ static int may_be_lost(const char *call)
 /* Every call fails in turn: an error that names the call, its code, file and line, everything given back, no hang, no wrong call behind it. */
 static void every_call_fails_in_turn(void **)
 {
-    int64_t tried = 0, nccl = 0;
-    for (int64_t n = 0;; n++) {
+    int64_t tried = 0, nccl = 0, both = 0;
+    for (int64_t n = 0; both < 2; n++) {
         rig r;
         stand_in(2);
         standin_skip(1);
         standin_fail(n);
-        const het_result result = go_through(&r);
+        const het_result result = go_through(&r, both == 1);
         const std::string text = r.text;
         const het_result closed = rig_end(&r, result != HET_OK);
         const standin_count count = standin_counted();
-        if (count.failed[0] == 0) break;
+        if (count.failed[0] == 0) {
+            both++;
+            n = -1;
+            continue;
+        }
         tried++;
         nccl += strncmp(count.failed, "nccl", 4) == 0;
         if (count.live != 0 || count.misuse != 0)
@@ -569,7 +639,7 @@ static void memory_fails_in_turn(void **)
         rig r;
         stand_in(2);
         r.memory.fail_at = n;
-        const het_result result = go_through(&r);
+        const het_result result = go_through(&r, n % 2 == 1);
         const int64_t calls = r.memory.calls;
         EXPECT_OK(rig_end(&r, result != HET_OK));
         if (calls <= n) break;
@@ -672,6 +742,15 @@ static void cards_and_cpus_share_the_batch(void **)
     compare_groups(HET_LLAMA, HET_F32, HET_REDUCE_FAST, "c01", "dp", NULL, "cpu,cuda:0,cuda:1 dp fast");
     compare_groups(HET_GPT2, HET_BF16, HET_REDUCE_EXACT, "0c1", "dp", NULL, "cuda:0,cpu,cuda:1 dp bf16");
     compare_groups(HET_LLAMA, HET_F32, HET_REDUCE_EXACT, "001", "dp", NULL, "cuda:0 twice and cuda:1 dp");
+}
+
+/* By rows in a chain, by heads all to all, by columns; a team with a CPU goes through the host, one of cards does not. */
+static void cards_share_units(void **)
+{
+    compare_groups(HET_LLAMA, HET_F32, HET_REDUCE_EXACT, "01", "hp2", NULL, "two cards hp2");
+    compare_groups(HET_GPT2, HET_F32, HET_REDUCE_EXACT, "012", "cp3", NULL, "three cards cp3");
+    compare_groups(HET_GPT2, HET_BF16, HET_REDUCE_EXACT, "01", "tp2", NULL, "two cards tp2 bf16");
+    compare_groups(HET_GPT2, HET_F32, HET_REDUCE_EXACT, "0c12", "dp2xcp2", NULL, "a card and a CPU, two cards");
 }
 
 static void cards_and_cpus_share_the_layers(void **)
@@ -831,10 +910,10 @@ static void an_error_from_elsewhere(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_uneven_ranges), cmocka_unit_test(sums_of_even_ranges), cmocka_unit_test(messages_keep_their_order), cmocka_unit_test(other_devices_have_no_place),
+        cmocka_unit_test(sums_of_uneven_ranges), cmocka_unit_test(sums_of_even_ranges), cmocka_unit_test(messages_keep_their_order), cmocka_unit_test(exchanges_meet_piece_by_piece), cmocka_unit_test(other_devices_have_no_place),
         cmocka_unit_test(impossible_ops), cmocka_unit_test(cards_share_the_batch), cmocka_unit_test(cards_share_the_batch_unevenly),
         cmocka_unit_test(cards_share_the_layers),
-        cmocka_unit_test(cards_share_both), cmocka_unit_test(cards_and_cpus_share_the_batch), cmocka_unit_test(cards_and_cpus_share_the_layers),
+        cmocka_unit_test(cards_share_both), cmocka_unit_test(cards_and_cpus_share_the_batch), cmocka_unit_test(cards_and_cpus_share_the_layers), cmocka_unit_test(cards_share_units),
 #ifdef HETC_EMULATED
         cmocka_unit_test(versions_are_compared), cmocka_unit_test(a_member_that_never_joins), cmocka_unit_test(a_member_that_dies),
         cmocka_unit_test(a_member_that_never_leaves), cmocka_unit_test(errors_that_come_up_later), cmocka_unit_test(every_call_fails_in_turn),

@@ -350,6 +350,20 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyK
     return cudaSuccess;
 }
 
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_step, const void *from, size_t from_step, size_t size, size_t rows, cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(kind == cudaMemcpyDeviceToDevice && right_stream(stream), "cudaMemcpy2DAsync on a stream of another device, or to or from the host");
+    CHECK(size > 0 && rows > 0 && to_step >= size && from_step >= size, "cudaMemcpy2DAsync of overlapping rows");
+    CHECK(on_device(to, (rows - 1) * to_step + size) && on_device(from, (rows - 1) * from_step + size), "cudaMemcpy2DAsync of a wrong place");
+    put(stream, [=] {
+        for (size_t i = 0; i < rows; i++) memmove(static_cast<char *>(to) + i * to_step, static_cast<const char *>(from) + i * from_step, size);
+    });
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t stream)
 {
     guard g(gpu.lock);
