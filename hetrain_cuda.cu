@@ -56,9 +56,10 @@ const het_device_iface *het_cuda_device(void);
 int32_t het_cuda_ordinal(const het_device *device);
 /* Of a device with HET_CUDA_OPS: what its ops have taken, a JSON line for each op and shape: calls,
    milliseconds of all and of the fastest (the first ones load kernels), bytes of device memory read
-   and written, FLOPs, kernels and products started, matrices rounded to bf16. Writes at most
-   capacity bytes, a 0 at their end; returns the bytes of all lines without it. Threads: the
-   device's. */
+   and written, FLOPs, kernels and products started, matrices rounded to bf16; of its first product
+   how many algorithms cuBLASLt has found (1 is asked for, with HET_CUDA_TIMED 16) and, where they
+   were timed, milliseconds of the heuristic's first and of the fastest. Writes at most capacity
+   bytes, a 0 at their end; returns the bytes of all lines without it. Threads: the device's. */
 size_t het_cuda_ops(const het_device *device, char *text, size_t capacity);
 void *het_cuda_stream(const het_device *device, het_queue *queue);
 
@@ -2987,11 +2988,14 @@ struct hetc_queue {
 };
 
 #define HETC_WORKS 128 /* ops and shapes of HET_CUDA_OPS; more are left out */
+/* Algorithms of a product: how many, milliseconds of the first and of the fastest where timed. */
+typedef struct hetc_found { int32_t count; float first, best; } hetc_found;
 typedef struct hetc_work {
     int32_t kind, bf16;     /* het_op_kind, HET_BF16_* */
     int64_t shape[3];
     int64_t calls, launches, rounded;
     double ms, least, bytes, flops; /* least: milliseconds of the fastest call */
+    hetc_found found;       /* of its first product */
 } hetc_work;
 
 #define HETC_PRODUCTS 1024 /* places of the table of products, a power of two */
@@ -3014,6 +3018,7 @@ struct hetc_device {
     int64_t works;
     hetc_work *work;              /* [HETC_WORKS] */
     struct hetc_product *product; /* [HETC_PRODUCTS] */
+    hetc_found found;             /* of the first product of an op; count 0: it has had none */
     int64_t products;
     char text[232];
 };
@@ -3427,6 +3432,7 @@ typedef struct hetc_product {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     int32_t refused, ran;             /* the library does not do this epilogue; it has done the product once */
+    hetc_found found;
 } hetc_product;
 
 typedef struct hetc_product_call {
@@ -3462,7 +3468,7 @@ static int32_t hetc_alignment(const void *pointer) {
 /* The candidates for a product whose descriptors are there and that the library can run, best first
    by its own estimate. */
 static het_result hetc_candidates(hetc_device *device, hetc_product *p, int wanted,
-                                  cublasLtMatmulHeuristicResult_t *result, int *found) {
+                                  cublasLtMatmulHeuristicResult_t *result) {
     const hetc_product_key *key = &p->key;
     const struct { cublasLtMatmulPreferenceAttributes_t of; int32_t bytes; } alignment[4] = {
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->align_a },
@@ -3477,14 +3483,13 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
                                                                  sizeof one.bytes));
     status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted,
                                             result, &all);
-    *found = 0;
     for (int i = 0; i < all && status == CUBLAS_STATUS_SUCCESS; i++)
-        if (result[i].state == CUBLAS_STATUS_SUCCESS) result[(*found)++] = result[i];
-    p->refused = key->tail != HETC_TAIL_NONE && (status != CUBLAS_STATUS_SUCCESS || *found == 0);
+        if (result[i].state == CUBLAS_STATUS_SUCCESS) result[p->found.count++] = result[i];
+    p->refused = key->tail != HETC_TAIL_NONE && (status != CUBLAS_STATUS_SUCCESS || p->found.count == 0);
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS)
         return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
-    if (*found > 0) return HET_OK;
+    if (p->found.count > 0) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s",
              static_cast<int>(device->ordinal), static_cast<long long>(key->m), static_cast<long long>(key->n),
              static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
@@ -3507,11 +3512,10 @@ static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, het
 
 /* The fastest of the candidates, each run a few times on this call's operands. */
 static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream, hetc_product *p,
-                                       const hetc_product_call *c, const cublasLtMatmulHeuristicResult_t *candidate,
-                                       int candidates) {
+                                       const hetc_product_call *c, const cublasLtMatmulHeuristicResult_t *candidate) {
     void *d = c->scratch != nullptr ? c->scratch : c->d;
-    float best = 0.0f, milliseconds;
-    for (int i = 0; i < candidates; i++) {
+    float milliseconds;
+    for (int i = 0; i < p->found.count; i++) {
         HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo)); /* its first run loads it */
         if (p->refused) return HET_OK;
         HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
@@ -3520,8 +3524,10 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
         HETC_CUDA(device, cudaEventRecord, (device->end, stream));
         HETC_TRY(hetc_await_event(device, device->end, HETC_PATIENCE));
         HETC_CUDA(device, cudaEventElapsedTime, (&milliseconds, device->begin, device->end));
-        if (i > 0 && milliseconds >= best) continue;
-        best = milliseconds;
+        milliseconds /= HETC_TIMED_RUNS;
+        if (i == 0) p->found.first = milliseconds;
+        if (i > 0 && milliseconds >= p->found.best) continue;
+        p->found.best = milliseconds;
         p->algorithm = candidate[i].algo;
     }
     return HET_OK;
@@ -3559,7 +3565,6 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
                    k = static_cast<uint64_t>(key->k);
     const int timed = (device->options & HET_CUDA_TIMED) != 0 && !device->capturing;
     cublasLtMatmulHeuristicResult_t candidate[HETC_ALGORITHMS];
-    int candidates = 0;
     HETC_BLAS(device, cublasLtMatmulDescCreate, (&p->desc, compute, CUDA_R_32F));
     HETC_DESCRIBE(device, p, TRANSA, op_a);
     HETC_DESCRIBE(device, p, TRANSB, op_b);
@@ -3570,10 +3575,10 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
               (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k : n, key->ldb));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, key->bf16_d ? CUDA_R_16BF : CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
-    HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
+    HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate));
     if (p->refused) return HET_OK;
     p->algorithm = candidate[0].algo;
-    return timed && candidates > 1 ? hetc_time_algorithms(device, stream, p, c, candidate, candidates) : HET_OK;
+    return timed ? hetc_time_algorithms(device, stream, p, c, candidate) : HET_OK;
 }
 
 /* The product's place in the table, made where it is new; a table three quarters full is emptied
@@ -3611,6 +3616,7 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
         HETC_TRY(hetc_run_product(device, stream, p, c, c->d, &p->algorithm));
     }
     c->refused = p->refused;
+    if (!p->refused && device->found.count == 0) device->found = p->found;
     return HET_OK;
 }
 
@@ -4267,6 +4273,7 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
     hetc_work one, *w = device->work;
     hetc_op_work(device, op, &one);
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
+    device->found = hetc_found{};
     HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
     HETC_TRY(hetc_op(self, queue, op));
     HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
@@ -4282,6 +4289,7 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
         w->bytes = w->flops = 0.0;
     }
     w->calls++;
+    w->found = device->found;
     w->launches += device->launches - launches;
     w->rounded += device->rounded - rounded;
     w->ms += static_cast<double>(milliseconds);
@@ -4312,12 +4320,14 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
     if (capacity > 0) text[0] = 0;
     for (int64_t i = 0; d->work != nullptr && i < d->works; i++) {
         const hetc_work *w = &d->work[i];
-        char line[400];
+        char line[480];
         const long long shape[3] = { w->shape[0], w->shape[1], w->shape[2] }, calls = w->calls, launches = w->launches;
         const int length = snprintf(line, sizeof line,
             "{\"op\":\"%s\",\"bf16\":%d,\"shape\":[%lld,%lld,%lld],\"calls\":%lld,\"ms\":%.6g,\"least\":%.6g,"
-            "\"bytes\":%.9g,\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], (int)w->bf16,
-            shape[0], shape[1], shape[2], calls, w->ms, w->least, w->bytes, w->flops, launches, (long long)w->rounded);
+            "\"bytes\":%.9g,\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld,"
+            "\"algorithms\":%d,\"first\":%.6g,\"best\":%.6g}\n", names[w->kind], (int)w->bf16, shape[0], shape[1],
+            shape[2], calls, w->ms, w->least, w->bytes, w->flops, launches, (long long)w->rounded, (int)w->found.count,
+            static_cast<double>(w->found.first), static_cast<double>(w->found.best));
         if (used + static_cast<size_t>(length) < capacity) memcpy(text + used, line, static_cast<size_t>(length) + 1);
         used += static_cast<size_t>(length);
     }

@@ -87,7 +87,7 @@ shows 'step_gpt2:124m_bf16_fast, deterministic/timed' 4.8e+05 4e+05 - - 0.83 0.7
 shows 'step_gpt2:124m_bf16_fast, bytes' 5.5e+09 6e+09 - 1e+10 0.55 0.6 0.5 - accept
 shows 'step_gpt2:1558m_2x16_bf16_fast' 5e+04 - '61 %' - - 1.05 1.15 1.30 PyTorch not measured
 shows 'step_gpt2:1558m_bf16_fast, thousands/s' 4.7e+04 - - - 47.00 - 48 53 below
-shows 'linear_forward_8192x8192_bf16 (timed)' 800 TFLOP/s '100 %' - -
+shows 'linear_forward_8192x8192_bf16 (timed)' 800 TFLOP/s '100 %' - - - -
 report "$(grep -q "^$asked asked for: 11 reached, 7 below, $((asked - 18)) not measured\$" "$work/table"; echo $?)" 'they are counted' \
     "$(grep 'asked for:' "$work/table")"
 
@@ -129,9 +129,20 @@ for phase in speed right anchor tune rows; do
 done
 report "$([ -s "$work/limits" ] && ! grep -qv '^-k 10$' "$work/limits"; echo $?)" 'what does not end is killed' "$(sort -u "$work/limits")"
 
-# ---- bench_cuda: an op that fails leaves the others ----
+# ---- bench_cuda: what it says of products; an op that fails leaves the others ----
 bench=${BUILD:-build}/standin/bench_cuda
 if [ -x "$bench" ]; then
+    mkdir "$work/gemm"
+    ASAN_OPTIONS=detect_leaks=0 timeout 100 "$bench" gemm --small > "$work/gemm/bench_gemm.jsonl" 2> "$work/errors"
+    report $? 'products are measured' "$(cat "$work/errors")"
+    # the stand-in has three, and the second is the fastest
+    said=$(sed -n 's/.*TFLOP.*"algorithms":\([0-9]*\),"first_ms":\([0-9.e+-]*\),"best_ms":\([0-9.e+-]*\)}$/\1 \2 \3/p' "$work/gemm/bench_gemm.jsonl")
+    report "$([ "$(wc -l <<< "$said")" = "$(grep -c TFLOP "$work/gemm/bench_gemm.jsonl")" ] &&
+        awk '!($1 == 3 && $3 > 0 && $2 > $3) { exit 1 }' <<< "$said"; echo $?)" \
+        'each with how many algorithms were found, and what the first and the fastest take' "$(cat "$work/gemm/bench_gemm.jsonl")"
+    bash tests/cuda/table.sh "$work/gemm" > "$work/table"
+    report "$(grep -q '^gemm_32x48_bf16_gelu .* 3  *2.29$' "$work/table" && grep -q '^gemm_32x48_f32_sums .* -  *-$' "$work/table"; echo $?)" \
+        'the table shows both' "$(tail -n 20 "$work/table")"
     STANDIN_FAIL=300 ASAN_OPTIONS=detect_leaks=0 timeout 100 "$bench" ops --small > "$work/ops" 2> "$work/errors"
     report "$([ $? = 1 ] && grep -q '"copy"' "$work/ops" && grep -q '"adamw"' "$work/ops" && grep -q 'told by' "$work/errors"; echo $?)" \
         'an op that fails leaves the others to be measured' "$(cat "$work/errors" "$work/ops")"

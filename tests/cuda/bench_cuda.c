@@ -1,5 +1,6 @@
 /* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
-   five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
+   five rounds), work a second and its unit; whole steps with the device memory they take; a product of gemm with how many algorithms cuBLASLt's
+   heuristic has found, up to 16, and milliseconds of its first and of the fastest. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
      build/bench_cuda streams MODEL SEQUENCES LENGTH STEPS   the same where streams are bf16 too
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
@@ -24,6 +25,7 @@ typedef struct bench {
     het_queue *queue;
     het_event *event;
     int small, fast, atomic;
+    int probes;     /* products say what algorithms there are */
     const char *model; /* NULL: all */
     int64_t steps;
     int failed;     /* this measurement; `failures` counts them */
@@ -102,6 +104,29 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Of the op's product, on a device of its own that times the heuristic's candidates once. */
+static void bench_print_algorithms(bench *b, het_op op) {
+    bench probe = *b;
+    char text[4096];
+    het_device device;
+    int count = 0;
+    double first = 0, best = 0;
+    const char *at;
+    probe.iface = device.iface = het_cuda_device_with(HET_CUDA_OPS | HET_CUDA_TIMED | (b->fast ? HET_CUDA_TF32 : 0));
+    if (!bench_open(&probe)) exit(fail(FAILED, "no device: %s", b->config->error->text));
+    device.self = probe.self;
+    op.u.linear.workspace = probe.iface->alloc(probe.self, bench_workspace(&probe, op)); /* a product with GELU begins with its linear layer */
+    if (bench_check(&probe, op.u.linear.workspace == NULL ? HET_ERR_OOM : bench_run(&probe, op), "algorithms")) {
+        (void)het_cuda_ops(&device, text, sizeof text);
+        at = strstr(text, "\"algorithms\":");
+        if (at != NULL) (void)sscanf(at, "\"algorithms\":%d,\"first\":%lf,\"best\":%lf", &count, &first, &best);
+        printf(",\"algorithms\":%d,\"first_ms\":%.6g,\"best_ms\":%.6g", count, first, best);
+    }
+    if (op.u.linear.workspace != NULL) probe.iface->free(probe.self, op.u.linear.workspace, 0);
+    bench_close(&probe);
+    b->failed = probe.failed;
+}
+
 /* work: what the op does, in units, printed as work a second; bytes: of device memory, 0: not said. */
 static void bench_measure_in(bench *b, const char *name, het_op op, double work, const char *unit, size_t bytes) {
     double round[ROUNDS], once;
@@ -116,6 +141,7 @@ static void bench_measure_in(bench *b, const char *name, het_op op, double work,
     if (b->failed) return;
     printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
     if (bytes > 0) printf(",\"bytes\":%llu", (unsigned long long)bytes);
+    if (b->probes && strcmp(unit, "TFLOP/s") == 0) bench_print_algorithms(b, op);
     printf("}\n");
     fflush(stdout);
 }
@@ -357,6 +383,7 @@ static void bench_gemm(bench *b) {
     static const int64_t shapes[][2] = { { 768, 768 }, { 768, 2304 }, { 768, 3072 }, { 3072, 768 }, { 1600, 1600 }, { 1600, 6400 },
                                          { 6400, 1600 } };
     size_t i;
+    b->probes = 1;
     if (b->small) {
         bench_product(b, 64, 32, 48);
         bench_head(b, 64, 32, 41);

@@ -120,11 +120,14 @@ ROWS
                  good, stretch, what)
         }
         printf "\n%d asked for: %d reached, %d below, %d not measured\n\n", rows, rows - below - missing, below, missing
-        printf "%-60s %12s %-9s %7s %12s %7s\n", "all measurements", "rate", "unit", "share", "PyTorch", "ratio"
+        # algos: that the heuristic has found; gain: how many times as fast as its first the fastest of them is
+        printf "%-60s %12s %-9s %7s %12s %7s %6s %6s\n", "all measurements", "rate", "unit", "share", "PyTorch", "ratio", "algos", "gain"
         for (i = 1; i <= count; i++) {
             split(order[i], at, " ")
             rate = fact[at[1], at[2], "rate"]; unit = fact[at[1], at[2], "unit"]; theirs = fact["torch", at[2], "rate"]
-            printf "%-60s %12s %-9s %7s %12s %7s\n", at[2] (at[1] == "timed" ? " (timed)" : ""), number(rate), unit, share_of(rate, unit, ""), \
-                   number(theirs), theirs != "" ? sprintf("%.2f", rate / theirs) : "-"
+            best = fact[at[1], at[2], "best_ms"]
+            printf "%-60s %12s %-9s %7s %12s %7s %6s %6s\n", at[2] (at[1] == "timed" ? " (timed)" : ""), number(rate), unit, \
+                   share_of(rate, unit, ""), number(theirs), theirs != "" ? sprintf("%.2f", rate / theirs) : "-", \
+                   number(fact[at[1], at[2], "algorithms"]), best != "" ? sprintf("%.2f", fact[at[1], at[2], "first_ms"] / best) : "-"
         }
     }'
