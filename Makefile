@@ -89,10 +89,9 @@ NVCC ?= nvcc
 PHASE ?= speed
 CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
-CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
-NVCC_FLAGS = -std=c++17 -O3 $(INCLUDES) $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
-CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+NVCC_FLAGS = -std=c++17 -O3 $(INCLUDES) $(BLAS_INCLUDES) $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
+CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ $(BLAS_LIBS) -lm -lpthread
 HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12.5 or newer; or NVCC=...)' >&2; exit 2; }
 
 cuda: build/train_cuda
@@ -111,16 +110,24 @@ build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o build
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
-# NCCL is looked for in NCCL_HOME, beside CUDA, in the system, and in Python's wheels, whose library has no name without a version. MPI is taken in where
-# there is one.
+# cuBLASLt and NCCL are looked for beside CUDA, in the system, and where neither has them in Python's wheels, whose libraries have no name without a
+# version; NCCL first in NCCL_HOME. MPI is taken in where there is one.
+# $(call root,HEADER,FIRST,WHEELS): the folder of include/HEADER. $(call linked,NAME,ROOT): how to link lib/libNAME.
+SYSTEM = /usr /usr/local
+WHEELS = $(shell python3 -c 'import nvidia; print(*nvidia.__path__)' 2> /dev/null)
 CUDA_ROOT = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC_FOUND)))
-NCCL_WHEEL = $(shell python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2> /dev/null)
-NCCL_HEADER = $(firstword $(wildcard $(NCCL_HOME:%=%/include/nccl.h) $(CUDA_ROOT)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h $(NCCL_WHEEL:%=%/include/nccl.h)))
-NCCL_ROOT = $(patsubst %/include/nccl.h,%,$(NCCL_HEADER))
-NCCL_INCLUDES = $(patsubst %,-isystem %,$(filter-out /usr/include /usr/local/include,$(CUDA_ROOT)/include $(NCCL_ROOT)/include))
-NCCL_FOLDERS = $(realpath $(wildcard $(NCCL_ROOT)/lib64 $(NCCL_ROOT)/lib))
-NCCL_LIBS = $(foreach folder,$(NCCL_FOLDERS),-L$(folder) -Xlinker -rpath=$(folder)) $(if $(wildcard $(NCCL_FOLDERS:%=%/libnccl.so)),-lnccl,$(if $(wildcard $(NCCL_FOLDERS:%=%/libnccl.so.2)),-Xlinker -l:libnccl.so.2,-lnccl))
-HAS_NCCL = @[ -n "$(NCCL_HEADER)" ] || { echo 'make nccl: nccl.h is missing (Debian, Ubuntu: libnccl-dev; or NCCL_HOME=...)' >&2; exit 2; }
+root = $(patsubst %/include/$(1),%,$(firstword $(or $(wildcard $(addsuffix /include/$(1),$(2) $(CUDA_ROOT) $(SYSTEM))),\
+    $(wildcard $(foreach wheel,$(WHEELS),$(3:%=$(wheel)/%/include/$(1)))))))
+folders = $(sort $(realpath $(wildcard $(addsuffix /lib64,$(1)) $(addsuffix /lib,$(1)))))
+linked = $(foreach folder,$(call folders,$(2)),-L$(folder) -Xlinker -rpath=$(folder)) $(call named,$(1),$(addsuffix /lib$(1).so,$(call folders,$(2))))
+named = $(or $(if $(wildcard $(2)),-l$(1)),$(patsubst %,-Xlinker -l:%,$(notdir $(firstword $(wildcard $(addsuffix .*,$(2)))))),-l$(1))
+BLAS_ROOT = $(call root,cublasLt.h,,cu13 cublas)
+BLAS_INCLUDES = $(patsubst %,-isystem %/include,$(filter-out $(CUDA_ROOT) $(SYSTEM),$(BLAS_ROOT)))
+BLAS_LIBS = $(call linked,cublasLt,$(BLAS_ROOT))
+NCCL_ROOT = $(call root,nccl.h,$(NCCL_HOME),nccl)
+NCCL_INCLUDES = $(patsubst %,-isystem %/include,$(filter-out $(SYSTEM),$(sort $(CUDA_ROOT) $(NCCL_ROOT))))
+NCCL_LIBS = $(call linked,nccl,$(NCCL_ROOT))
+HAS_NCCL = @[ -n "$(NCCL_ROOT)" ] || { echo 'make nccl: nccl.h is missing (Debian, Ubuntu: libnccl-dev; or NCCL_HOME=...)' >&2; exit 2; }
 
 nccl: build/train_nccl
 
@@ -133,20 +140,20 @@ build/train_nccl.o: programs/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c |
 	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) $(INCLUDES) -c $< -o $@
 
 build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o build/implementation.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
-	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
+	$(CXX) $^ -o $@ $(call linked,cudart,$(CUDA_ROOT)) $(BLAS_LIBS) $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
 
 # The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found. Their cmocka is one header, so that they run
 # where they were copied to.
 CMOCKA_HEADER = tests/cuda/cmocka/cmocka.h
-ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_HEADER),$(CUDA_SUITES),$(filter-out test_nccl,$(CUDA_SUITES))))
+ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_ROOT),$(CUDA_SUITES),$(filter-out test_nccl,$(CUDA_SUITES))))
 
 $(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp $(CMOCKA_HEADER) tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/cuda_support.o \
     build/tests/implementation.o
 	$(HAS_NVCC)
 	@mkdir -p build/on_cuda
-	$(NVCC) -std=c++17 -O2 $(INCLUDES) -Itests/cuda/cmocka -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
-	$(NVCC) $(CUDA_CODE) $@.o build/tests/cuda_support.o build/tests/implementation.o -o $@ -lcublasLt \
-	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+	$(NVCC) -std=c++17 -O2 $(INCLUDES) -Itests/cuda/cmocka -Itests $(NCCL_INCLUDES) $(BLAS_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/cuda_support.o build/tests/implementation.o -o $@ $(BLAS_LIBS) \
+	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lm -lpthread
 
 cuda-tests: $(ON_CUDA)
 

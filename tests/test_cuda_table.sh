@@ -107,6 +107,13 @@ PROGRAM
 timeout=$(command -v timeout)
 printf '#!/bin/bash\necho "$1 $2" >> "%s/limits"\nexec "%s" "$@"\n' "$work" "$timeout" > "$root/path/timeout"
 chmod +x "$root/build/standin/bench_cuda" "$root/path/timeout"
+# a program built elsewhere, whose library is nowhere but in a wheel of Python's
+wheel=$work/site/nvidia/cu13/lib
+mkdir -p "$wheel"
+echo 'int far(void) { return 0; }' > "$work/far.c"
+echo 'int far(void); int main(void) { return far(); }' > "$work/main.c"
+${CC:-cc} -shared -fPIC "$work/far.c" -Wl,-soname,libfar.so.1 -o "$wheel/libfar.so.1" &&
+    ${CC:-cc} "$work/main.c" "$wheel/libfar.so.1" -o "$root/build/standin/train_cuda"
 call() { TMPDIR=$work PATH=$root/path:$PATH STANDIN=1 bash "$root/tests/cuda/on_gpu.sh" "$1" "$work/$1" > "$work/said" 2>&1; }
 call speed
 report "$([ $? = 1 ] && grep -q '^build  *FAILED' "$work/said" && grep -q '^benchmark of products  *FAILED .*: no products' "$work/said" &&
@@ -114,6 +121,12 @@ report "$([ $? = 1 ] && grep -q '^build  *FAILED' "$work/said" && grep -q '^benc
 tail -c 8000 "$work/said" > "$work/last"
 report "$(grep -q '^asked for .*reached' "$work/last" && grep -q '^step_gpt2:124m.* 480.00 .*good' "$work/last" &&
     tail -n 1 "$work/last" | grep -q ' seconds, [1-9][0-9]* failed'; echo $?)" 'ratios come last, in under 8,000 characters' "$(cat "$work/last")"
+report "$(grep -q '^train_cuda  *no library  *libfar' "$work/said"; echo $?)" 'a program without its library says so' "$(cat "$work/said")"
+if command -v python3 > /dev/null; then
+    PYTHONPATH=$work/site call speed
+    report "$(grep -q '^benchmark of ops  *passed' "$work/said" && ! grep -q 'no library' "$work/said"; echo $?)" "libraries are looked for in Python's wheels" \
+        "$(cat "$work/said")"
+else leave_out 'no python3: no wheels'; fi
 report "$(tar -tzf "$work/speed/speed.logs.tar.gz" | grep -q build.txt; echo $?)" 'logs are kept' "$(ls "$work/speed")"
 report "$(grep -q '^    adamw  *8  *2  *2\.000  *0\.041 .* 80 %$' "$work/speed/speed.txt"; echo $?)" 'ops by shape, beside the prediction, with their share of what a copy reaches' \
     "$(cat "$work/speed/speed.txt")"

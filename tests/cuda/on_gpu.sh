@@ -73,12 +73,17 @@ fi
     lscpu | grep 'Model name'
 } | tee "$folder/machine.txt"
 
-# What cannot be built leaves the rest to be run; what was built elsewhere must find its libraries.
+# What cannot be built leaves the rest to be run; what was built elsewhere must find its libraries: in Python's wheels, where the system has none.
+lacks() { ldd "$programs/$1" 2> /dev/null | grep 'not found'; }
+if lacks train_cuda > /dev/null; then
+    wheels=$(python3 -c 'import glob, nvidia; print(":".join(lib for path in nvidia.__path__ for lib in glob.glob(path + "/*/lib")))' 2> /dev/null)
+    [ -z "$wheels" ] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels
+fi
 if [ "$phase" != anchor ]; then
     if [ -n "$STANDIN" ] || command -v "${NVCC:-nvcc}" > /dev/null; then try 200 build build.txt make -k -j"$JOBS" "${targets[@]}"; fi
     for program in train_cuda bench_cuda; do
         [ -x "$programs/$program" ] || row "$program" 'not there' 'it was not built'
-        missing=$(ldd "$programs/$program" 2> /dev/null | grep 'not found')
+        missing=$(lacks "$program")
         [ -z "$missing" ] || row "$program" 'no library' "$(echo "$missing" | tr -s ' \t\n' ' ' | cut -c1-100)"
     done
 fi
