@@ -5573,7 +5573,7 @@ static const char *heti_bars_bf16(const het_program *p) {
     return NULL;
 }
 
-/* Types of the values, and how many rows of logits the device takes at a time. */
+/* Types of the values, and how many rows of logits the device takes at once; in f32 a granule's. */
 static void heti_choose_types(het_program *p) {
     het_unit_info *info = p->info;
     het_op op = heti_blank_op(HET_OP_CROSS_ENTROPY, HET_BF16_X | HET_BF16_DX);
@@ -5582,7 +5582,7 @@ static void heti_choose_types(het_program *p) {
     const char *why = heti_bars_bf16(p);
     if (why) info->values = HET_F32;
     if (why && info->streams == HET_BF16) info->why = why;
-    if (info->values != HET_BF16 || p->logits < 0) return;
+    if (info->values != HET_BF16 || p->logits < 0) return; /* f32: of more rows, fast sums would have other bits */
     p->value[p->logits].pitch = (heti_width(p, p->logits) + 127) / 128 * 128; /* rows begin at 256 bytes */
     op.u.cross_entropy.vocab = heti_width(p, p->logits);
     op.u.cross_entropy.rows = info->max_tokens;
