@@ -142,11 +142,14 @@ extern "C" {
 
 /* =================================================================================================
    >>outer  Rounds. A message is a header and a fragment's deltas. After every opening the headers
-   alone go round first (channel 0), then state to who is behind (1); deltas are channel 2.
+   alone go round first, then state to who is behind.
    ============================================================================================== */
 
 #define HETI_O_BLOCK INT64_C(256)
 #define HETI_O_MAGIC UINT64_C(0x32726574756f7468) /* "htouter2" */
+#define HETI_O_REFUSE(error, ...) heti_t_fail((error), HET_ERR_INVALID, "het_outer_create: " __VA_ARGS__)
+
+enum { HETI_O_HEADERS = 0, HETI_O_STATE = 1, HETI_O_DELTAS = 2 }; /* channels */
 
 typedef struct heti_o_header {
     uint64_t magic, settings, state;        /* settings and state: XXH64 */
@@ -155,115 +158,122 @@ typedef struct heti_o_header {
     double tokens;
 } heti_o_header;
 
+typedef struct heti_o_island {
+    heti_o_header *message;    /* and its deltas */
+    int64_t pace, all_rounds;  /* 0: not known yet */
+    int64_t rounds, when;      /* that are joined; the next join's time, INT64_MAX: it has made all its rounds */
+    het_request request[2];    /* what comes from it, what goes to it */
+    int32_t under_way[2];
+    int32_t came;              /* its message, which no join has taken yet; this island's own: it is joining */
+    double silent, slept;      /* for how long at the last look; what of that does not count */
+} heti_o_island;
+
+/* Parameters [begin, end); their trained elements [first, last). */
+typedef struct heti_o_part { int64_t begin, end, first, last; } heti_o_part;
+
 struct het_outer {
     het_outer_desc d;
     het_ctx *ctx;
     het_error error;
     het_transport transport;
+    het_result failed;         /* the transport did: nothing starts before it is opened anew */
     het_outer_info info;
-    int64_t parameters, elements;
-    int64_t *start, *cut;      /* [parameters + 1] where its elements begin; [fragments + 1] into parameters */
-    int64_t *pace, *all_rounds, *rounds; /* [islands] rounds: that are joined */
+    heti_o_part all, *part;    /* [fragments] */
+    heti_o_island *island, *own; /* [islands] */
+    int64_t under_way[2];      /* at the last look: what comes, what goes */
     int64_t next;              /* when the next join is; INT64_MAX: there is none */
     heti_o_header *saved;      /* before the next four, which follow each other: the state */
     float *global, *momentum;  /* [elements] */
     float *lost;               /* [elements] error feedback; NULL without bits */
     float *base;               /* [elements] where the round began; without pace global */
     float *weights;            /* [elements] the context's, on their way */
-    char *message;             /* [islands] of `size` bytes */
-    size_t size, saved_size, block;
-    het_request *request;      /* [2 islands], as under_way */
-    int32_t *under_way, *came; /* came [islands]: its message, which no join has taken yet */
-    double *silent;            /* [2 islands] how long it had been at the last look; what of that does not count */
-    int32_t paced, joining, must_join;
-    het_result failed;         /* of a start, until heti_o_look tells it */
+    heti_o_header *message;    /* [islands][room] */
+    int64_t room;
+    size_t saved_size, block;
+    int32_t paced, must_join;
 };
 
 static size_t heti_o_data_size(const het_outer *o, int64_t count) {
     const int64_t blocks = (count + HETI_O_BLOCK - 1) / HETI_O_BLOCK;
     return HETI_T_CAST(size_t, o->d.bits == 0 ? 4 * count : blocks * (4 + HETI_O_BLOCK * o->d.bits / 8));
 }
-static heti_o_header *heti_o_message(const het_outer *o, int64_t island) {
-    return HETI_T_CAST(heti_o_header *, HETI_T_CAST(void *, o->message + HETI_T_CAST(size_t, island) * o->size));
-}
+
+/* The fragment of the next join. */
+static const heti_o_part *heti_o_fragment(const het_outer *o) { return &o->part[o->info.joins % o->d.fragments]; }
 
 /* ---- moving bytes ---- */
+
+/* The first failure is told to all; requests then end by themselves. */
+static void heti_o_give_up(het_outer *o, const char *what, int64_t island, const char *why) {
+    if (o->failed != HET_OK) return;
+    o->failed = heti_t_fail(&o->error, HET_ERR_TRANSPORT, "%sisland %d: %s", what, island, why);
+    o->transport.iface->abort(o->transport.self, o->failed, o->error.text);
+}
 
 /* For too long? Seconds that come between two looks do not count: this process was stopped itself,
    or looked elsewhere. */
 static int heti_o_is_silent(het_outer *o, int64_t island) {
     const double silence = o->transport.iface->silence(o->transport.self, island);
-    double *before = &o->silent[2 * island], *less = before + 1;
-    if (silence < *before) *less = 0;
-    else if (silence - *before > 1 + 0.1 * o->d.deadline && silence < 1e300) *less = silence; /* infinite: it is gone */
-    *before = silence;
-    return silence - *less > o->d.deadline;
+    heti_o_island *other = &o->island[island];
+    if (silence < other->silent) other->slept = 0;
+    else if (silence - other->silent > 1 + 0.1 * o->d.deadline && silence < 1e300) /* infinite: it is gone */
+        other->slept = silence;
+    other->silent = silence;
+    return silence - other->slept > o->d.deadline;
 }
 
-/* Looks once at all that is under way: *left of it are, *sends of these go out. After a failure all
-   are told, and then requests end by themselves. */
-static het_result heti_o_look(het_outer *o, const char *what, int64_t *left, int64_t *sends) {
+/* Looks once at all that is under way; after a failure until nothing is. */
+static het_result heti_o_look(het_outer *o, const char *what) {
     const het_transport *t = &o->transport;
-    het_result result = o->failed;
-    o->failed = HET_OK;
-    for (int64_t i = *left = *sends = 0; i < 2 * o->d.islands; i++) {
-        int32_t done = 0;
-        const int ended = !o->under_way[i] || t->iface->test(t->self, &o->request[i], &done) != HET_OK || done;
-        const int failed = o->under_way[i] && (ended ? !done : heti_o_is_silent(o, i / 2));
-        if (i % 2 == 0 && done) o->came[i / 2] = 1;
-        o->under_way[i] = !ended;
-        *left += !ended;
-        *sends += !ended && i % 2;
-        if (!failed || result != HET_OK) continue;
-        result = heti_t_fail(&o->error, HET_ERR_TRANSPORT, "%s: island %d: %s", what, i / 2,
-                             ended ? t->iface->last_error(t->self) : "is silent");
-        t->iface->abort(t->self, result, o->error.text);
+    for (;;) {
+        o->under_way[0] = o->under_way[1] = 0;
+        for (int64_t i = 0; i < 2 * o->d.islands; i++) {
+            heti_o_island *other = &o->island[i / 2];
+            int32_t *under_way = &other->under_way[i % 2], done = 0;
+            if (!*under_way) continue;
+            *under_way = t->iface->test(t->self, &other->request[i % 2], &done) == HET_OK && !done;
+            o->under_way[i % 2] += *under_way;
+            if (done && i % 2 == 0) other->came = 1;
+            if (!*under_way && !done) heti_o_give_up(o, what, i / 2, t->iface->last_error(t->self));
+            if (*under_way && heti_o_is_silent(o, i / 2)) heti_o_give_up(o, what, i / 2, "is silent");
+        }
+        if (o->failed == HET_OK || o->under_way[0] + o->under_way[1] == 0) return o->failed;
+        if (o->d.pause != NULL) o->d.pause(o->d.user);
     }
-    return result;
 }
 
-static void heti_o_pause(const het_outer *o) {
-    if (o->d.pause != NULL) o->d.pause(o->d.user);
-}
-
-/* Every request has ended when it returns. */
-static het_result heti_o_wait(het_outer *o, const char *what) {
-    int64_t left = 1, sends;
-    het_result result = HET_OK;
-    while (left > 0) {
-        const het_result now = heti_o_look(o, what, &left, &sends);
-        if (result == HET_OK) result = now;
-        if (left > 0) heti_o_pause(o);
-    }
-    return result;
-}
-
-static void heti_o_start(het_outer *o, int64_t island, int sends, uint32_t channel, void *data, size_t size) {
+/* Begins to receive from another island, or to send to it. */
+static void heti_o_start(het_outer *o, int64_t island, int64_t sends, uint32_t channel) {
     const het_transport *t = &o->transport;
-    het_request *request = &o->request[2 * island + sends];
-    if (o->failed != HET_OK) return;
-    if ((sends ? t->iface->isend(t->self, island, channel, data, size, request)
-               : t->iface->irecv(t->self, island, channel, data, size, request)) != HET_OK) {
-        o->failed = heti_t_fail(&o->error, HET_ERR_TRANSPORT, "island %d: %s", island, t->iface->last_error(t->self));
-        t->iface->abort(t->self, o->failed, o->error.text);
-    }
-    o->under_way[2 * island + sends] = o->failed == HET_OK;
+    heti_o_island *other = &o->island[island];
+    het_request *request = &other->request[sends];
+    void *data = sends ? o->own->message : other->message;
+    size_t size = sizeof(heti_o_header);
+    if (o->failed != HET_OK || other == o->own) return;
+    if (channel == HETI_O_DELTAS) size += heti_o_data_size(o, heti_o_fragment(o)->last - heti_o_fragment(o)->first);
+    if (channel == HETI_O_STATE) data = o->global, size = HETI_T_CAST(size_t, 2 * o->all.last) * sizeof(float);
+    other->under_way[sends] = (sends ? t->iface->isend(t->self, island, channel, data, size, request)
+                                     : t->iface->irecv(t->self, island, channel, data, size, request)) == HET_OK;
+    if (!other->under_way[sends]) heti_o_give_up(o, "", island, t->iface->last_error(t->self));
     *(sends ? &o->info.sent : &o->info.received) += HETI_T_CAST(int64_t, size);
 }
 
-/* The first `size` bytes of this island's message to all others. */
-static void heti_o_send(het_outer *o, uint32_t channel, size_t size) {
-    for (int64_t i = 0; i < o->d.islands; i++)
-        if (i != o->d.island) heti_o_start(o, i, 1, channel, heti_o_message(o, o->d.island), size);
+/* Frozen parameters have no elements here. */
+static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
+    het_parameter_info info;
+    return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
 }
 
-/* The trained parameters [begin, end) into `to`; NULL: from global. */
-static het_result heti_o_move(het_outer *o, float *to, int64_t begin, int64_t end) {
+/* A part's trained parameters into `to`; NULL: from global. */
+static het_result heti_o_move(het_outer *o, float *to, const heti_o_part *part) {
     het_result result = HET_OK;
-    for (int64_t p = begin; p < end && result == HET_OK; p++)
-        if (o->start[p + 1] > o->start[p])
-            result = to != NULL ? het_parameter_read(o->ctx, p, HET_WEIGHT, to + o->start[p])
-                                : het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p]);
+    for (int64_t p = part->begin, at = part->first; p < part->end && result == HET_OK; p++) {
+        const int64_t count = heti_o_count(o->ctx, p);
+        if (count == 0) continue;
+        result = to != NULL ? het_parameter_read(o->ctx, p, HET_WEIGHT, to + at)
+                            : het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + at);
+        at += count;
+    }
     return result == HET_OK ? HET_OK : heti_t_fail(&o->error, result, "%s", het_last_error(o->ctx));
 }
 
@@ -297,27 +307,26 @@ static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t
 }
 
 /* Where a message has element `first`, of a block the first. */
-static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t first) {
-    void *data = heti_o_message(o, island) + 1;
+static unsigned char *heti_o_data(const het_outer *o, const heti_o_island *island, int64_t first) {
+    void *data = island->message + 1;
     return HETI_T_CAST(unsigned char *, data) + heti_o_data_size(o, first);
 }
 
 /* The island's own deltas of a fragment; without tokens, or sense, they are 0. With what was lost,
    at most the largest delta there was, they stay finite. What is lost now takes the place of the
    weights, until the join is through. */
-static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
-    const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
+static het_result heti_o_fill(het_outer *o, const heti_o_part *f, double *tokens) {
     float part[HETI_O_BLOCK];
-    HETI_T_TRY(heti_o_move(o, o->weights, o->cut[fragment], o->cut[fragment + 1]));
-    for (int64_t i = first; i < last; i++) *tokens = fabsf(o->base[i] - o->weights[i]) < 1e38f ? *tokens : 0;
-    for (int64_t i = first; i < last; i += HETI_O_BLOCK) {
-        const int64_t n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
+    HETI_T_TRY(heti_o_move(o, o->weights, f));
+    for (int64_t i = f->first; i < f->last; i++) *tokens = fabsf(o->base[i] - o->weights[i]) < 1e38f ? *tokens : 0;
+    for (int64_t i = f->first; i < f->last; i += HETI_O_BLOCK) {
+        const int64_t n = f->last - i < HETI_O_BLOCK ? f->last - i : HETI_O_BLOCK;
         for (int64_t k = 0; k < n; k++) {
             part[k] = *tokens > 0 ? o->base[i + k] - o->weights[i + k] : 0.0f;
             if (o->lost != NULL && *tokens > 0) o->weights[i + k] = part[k] += o->lost[i + k];
         }
-        heti_o_pack(o, part, n, heti_o_data(o, o->d.island, i - first));
-        heti_o_unpack(o, heti_o_data(o, o->d.island, i - first), n, part);
+        heti_o_pack(o, part, n, heti_o_data(o, o->own, i - f->first));
+        heti_o_unpack(o, heti_o_data(o, o->own, i - f->first), n, part);
         for (int64_t k = 0; k < n && o->lost != NULL && *tokens > 0; k++) o->weights[i + k] -= part[k];
     }
     return HET_OK;
@@ -325,147 +334,156 @@ static het_result heti_o_fill(het_outer *o, int64_t fragment, double *tokens) {
 
 /* ---- joins ---- */
 
-/* When an island's next join is; INT64_MAX: it has made all its rounds. */
-static int64_t heti_o_when(const het_outer *o, int64_t island) {
-    const int ended = o->all_rounds[island] > 0 && o->rounds[island] >= o->all_rounds[island];
-    return ended ? INT64_MAX : (o->rounds[island] + 1) * o->pace[island];
-}
-
-static void heti_o_find_next(het_outer *o) {
-    o->next = INT64_MAX;
-    for (int64_t i = 0; i < o->d.islands; i++) o->next = heti_o_when(o, i) < o->next ? heti_o_when(o, i) : o->next;
-    o->info.rounds = o->rounds[o->d.island];
-}
-
-/* Whether an island takes part in the next join. */
-static int heti_o_joins(const het_outer *o, int64_t island) {
-    return o->next < INT64_MAX && heti_o_when(o, island) == o->next;
+static int heti_o_joins(const het_outer *o, const heti_o_island *island) {
+    return o->next < INT64_MAX && island->when == o->next;
 }
 
 /* The next join is through. */
 static void heti_o_pass(het_outer *o) {
-    for (int64_t i = 0, now = o->next; i < o->d.islands; i++) o->rounds[i] += heti_o_when(o, i) == now;
+    const int64_t now = o->next;
+    o->next = INT64_MAX;
+    for (heti_o_island *i = o->island; i < o->island + o->d.islands; i++) {
+        if (i->when == now) {
+            i->came = 0;
+            i->rounds++;
+            i->when = i->all_rounds > 0 && i->rounds >= i->all_rounds ? INT64_MAX : now + i->pace;
+        }
+        if (i->when < o->next) o->next = i->when;
+    }
     o->info.joins++;
-    heti_o_find_next(o);
+    o->info.rounds = o->own->rounds;
 }
 
-/* How many rounds islands have made when so many joins are through. */
+/* So many joins are, as far as there are. It begins as if all had joined at time 0. */
 static void heti_o_replay(het_outer *o, int64_t joins) {
-    HETI_T_CLEAR(o->rounds, o->d.islands);
-    heti_o_find_next(o);
-    for (o->info.joins = 0; o->info.joins < joins && o->next < INT64_MAX;) heti_o_pass(o);
+    for (int64_t i = 0; i < o->d.islands; i++) o->island[i].rounds = -1, o->island[i].when = 0;
+    o->next = 0, o->info.joins = -1;
+    do heti_o_pass(o); while (o->info.joins < joins && o->next < INT64_MAX);
 }
 
-/* What the messages of the islands that join make of global. */
-static void heti_o_apply(het_outer *o) {
-    const int64_t fragment = o->info.joins % o->d.fragments, first = o->start[o->cut[fragment]],
-                  count = o->start[o->cut[fragment + 1]] - first;
+/* What this island says of itself. */
+static heti_o_header heti_o_head(const het_outer *o, double tokens) {
+    const int64_t settings[3] = { o->d.fragments * 16 + o->d.bits + o->paced, o->all.last,
+                                  HETI_T_CAST(int64_t, o->d.run) };
+    heti_o_header h;
+    h.magic = HETI_O_MAGIC;
+    h.settings = het_xxh64(settings, sizeof settings, 0) ^ het_xxh64(&o->d.rate, 2 * sizeof(float), 1);
+    h.state = het_xxh64(o->global, HETI_T_CAST(size_t, 2 * o->all.last) * sizeof(float),
+                        HETI_T_CAST(uint64_t, o->info.joins));
+    h.island = o->d.island, h.joins = o->info.joins, h.rounds = o->info.rounds, h.joining = o->own->came;
+    h.pace = o->own->pace, h.all_rounds = o->own->all_rounds, h.tokens = tokens;
+    return h;
+}
+
+/* joins: it is for the next join, of the round that is to come, from global weights that are equal
+   where they are of as many joins. Who comes later with other settings is wrong: those that are
+   there go on without, and wait. */
+static het_result heti_o_check(het_outer *o, int64_t i, int joins) {
+    const het_result wrong = o->info.opened > 0 ? HET_ERR_TRANSPORT : HET_ERR_INVALID;
+    const heti_o_island *island = &o->island[i];
+    const heti_o_header *own = o->own->message, *h = island->message;
+    if (h->magic != HETI_O_MAGIC || h->island != i || h->settings != own->settings || !(h->tokens >= 0))
+        return heti_t_fail(&o->error, wrong, "island %d: another model or other settings than here", i);
+    if (h->pace < 1 || (island->pace != 0 && (island->pace != h->pace || island->all_rounds != h->all_rounds)))
+        return heti_t_fail(&o->error, wrong, "island %d: now %d rounds of %d us, before %d of %d", i, h->all_rounds,
+                           h->pace, island->all_rounds, island->pace);
+    if (joins && (h->rounds != island->rounds || (h->joins == own->joins && h->state != own->state)))
+        return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: round %d, here round %d, or other global weights", i,
+                           h->rounds, island->rounds);
+    return HET_OK;
+}
+
+/* The next join, for which all messages have come. */
+static het_result heti_o_join(het_outer *o) {
+    const heti_o_part *f = heti_o_fragment(o);
     const double rate = HETI_T_CAST(double, o->d.rate), momentum = HETI_T_CAST(double, o->d.momentum);
     double all = 0, joined = 0;
-    int64_t n;
-    for (int64_t island = 0; island < o->d.islands; island++) {
-        if (!heti_o_joins(o, island)) continue;
-        all += heti_o_message(o, island)->tokens;
+    for (int64_t i = 0; i < o->d.islands; i++) {
+        if (!heti_o_joins(o, &o->island[i])) continue;
+        HETI_T_TRY(heti_o_check(o, i, 1));
+        all += o->island[i].message->tokens;
         joined += 1;
     }
-    for (int64_t i = 0; i < count && all > 0; i += n) {
+    for (int64_t i = f->first; i < f->last && all > 0; i += HETI_O_BLOCK) {
+        const int64_t n = f->last - i < HETI_O_BLOCK ? f->last - i : HETI_O_BLOCK;
         double sum[HETI_O_BLOCK] = { 0 };
-        n = count - i < HETI_O_BLOCK ? count - i : HETI_O_BLOCK;
-        for (int64_t island = 0; island < o->d.islands; island++) {
+        for (const heti_o_island *from = o->island; from < o->island + o->d.islands; from++) {
             const double part = joined / HETI_T_CAST(double, o->d.islands), /* 1 without pace */
-                         weight = heti_o_joins(o, island) ? heti_o_message(o, island)->tokens / all * part : 0;
+                         weight = heti_o_joins(o, from) ? from->message->tokens / all * part : 0;
             float x[HETI_O_BLOCK];
             if (!(weight > 0)) continue;
-            heti_o_unpack(o, heti_o_data(o, island, i), n, x);
+            heti_o_unpack(o, heti_o_data(o, from, i - f->first), n, x);
             for (int64_t k = 0; k < n; k++) sum[k] = fma(weight, HETI_T_CAST(double, x[k]), sum[k]);
         }
         for (int64_t k = 0; k < n; k++) {
-            float *g = &o->global[first + i + k], *m = &o->momentum[first + i + k];
+            float *g = &o->global[i + k], *m = &o->momentum[i + k];
             *m = HETI_T_CAST(float, fma(momentum, HETI_T_CAST(double, *m), sum[k]));
             const double step = fma(momentum, HETI_T_CAST(double, *m), sum[k]);
             *g = HETI_T_CAST(float, fma(-rate, step, HETI_T_CAST(double, *g)));
         }
     }
     o->info.tokens = all;
-}
-
-/* What this island says of itself. */
-static heti_o_header heti_o_head(const het_outer *o, double tokens) {
-    const int64_t settings[3] = { o->d.fragments * 16 + o->d.bits + o->paced, o->elements,
-                                  HETI_T_CAST(int64_t, o->d.run) };
-    heti_o_header h;
-    h.magic = HETI_O_MAGIC;
-    h.settings = het_xxh64(settings, sizeof settings, 0) ^ het_xxh64(&o->d.rate, 2 * sizeof(float), 1);
-    h.state = het_xxh64(o->global, HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float),
-                        HETI_T_CAST(uint64_t, o->info.joins));
-    h.island = o->d.island, h.joins = o->info.joins, h.rounds = o->info.rounds, h.joining = o->joining;
-    h.pace = o->pace[o->d.island], h.all_rounds = o->all_rounds[o->d.island], h.tokens = tokens;
-    return h;
-}
-
-/* Who comes later with other settings is wrong: those that are there go on without, and wait. */
-static het_result heti_o_other_settings(const het_outer *o) {
-    return o->info.opened > 0 ? HET_ERR_TRANSPORT : HET_ERR_INVALID;
-}
-
-/* joins: it is for the next join, of the round that is to come, from global weights that are equal
-   where they are of as many joins. */
-static het_result heti_o_check(het_outer *o, int64_t island, int joins) {
-    const heti_o_header *own = heti_o_message(o, o->d.island), *h = heti_o_message(o, island);
-    if (h->magic != HETI_O_MAGIC || h->island != island || h->settings != own->settings || !(h->tokens >= 0))
-        return heti_t_fail(&o->error, heti_o_other_settings(o), "island %d: another model or other settings than here",
-                           island);
-    if (joins && (h->rounds != o->rounds[island] || (h->joins == own->joins && h->state != own->state)))
-        return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: round %d, here round %d, or other global weights",
-                           island, h->rounds, o->rounds[island]);
+    heti_o_pass(o);
     return HET_OK;
 }
 
-/* All headers to all, and what they say of each island's pace. */
-static het_result heti_o_swap_heads(het_outer *o) {
-    *heti_o_message(o, o->d.island) = heti_o_head(o, 0);
-    for (int64_t i = 0; i < o->d.islands; i++)
-        if (i != o->d.island) heti_o_start(o, i, 0, 0, heti_o_message(o, i), sizeof(heti_o_header));
-    heti_o_send(o, 0, sizeof(heti_o_header));
-    HETI_T_TRY(heti_o_wait(o, "meeting"));
+/* Looks once, and makes the next join if its messages have come; else they begin to. None is made
+   before this island has trained, if it is one of them. */
+static het_result heti_o_turn(het_outer *o, const char *what) {
+    int64_t missing = 0;
+    HETI_T_TRY(heti_o_look(o, what));
+    if (o->next == INT64_MAX || (heti_o_joins(o, o->own) && !o->own->came)) return HET_OK;
     for (int64_t i = 0; i < o->d.islands; i++) {
-        const heti_o_header *h = heti_o_message(o, i);
-        HETI_T_TRY(heti_o_check(o, i, 0));
-        if (h->pace < 1 || (o->pace[i] != 0 && (o->pace[i] != h->pace || o->all_rounds[i] != h->all_rounds)))
-            return heti_t_fail(&o->error, heti_o_other_settings(o), "island %d: now %d rounds of %d us, before %d of "
-                               "%d", i, h->all_rounds, h->pace, o->all_rounds[i], o->pace[i]);
-        o->pace[i] = h->pace;
-        o->all_rounds[i] = h->all_rounds;
+        if (!heti_o_joins(o, &o->island[i]) || o->island[i].came) continue;
+        if (!o->island[i].under_way[0]) heti_o_start(o, i, 0, HETI_O_DELTAS);
+        missing++;
     }
-    return HET_OK;
+    return missing > 0 ? HET_OK : heti_o_join(o);
+}
+
+enum { HETI_O_COMING = 1, HETI_O_GOING = 2, HETI_O_OWN_JOIN = 4, HETI_O_ALL_JOINS = 8 };
+
+/* Takes turns until these are over: others may need what this island does for their joins. */
+static het_result heti_o_wait(het_outer *o, const char *what, int these) {
+    for (;;) {
+        HETI_T_TRY(heti_o_turn(o, what));
+        const int still = (o->under_way[0] > 0 ? HETI_O_COMING : 0) | (o->under_way[1] > 0 ? HETI_O_GOING : 0) |
+                          (o->own->came ? HETI_O_OWN_JOIN : 0) | (o->next < INT64_MAX ? HETI_O_ALL_JOINS : 0);
+        if ((still & these) == 0) return HET_OK;
+        if (o->d.pause != NULL) o->d.pause(o->d.user);
+    }
 }
 
 /* Who is behind, or has other bits, takes the state of the lowest island that is farthest. */
 static het_result heti_o_meet(het_outer *o) {
-    const size_t size = HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float);
-    const heti_o_header *best;
+    const heti_o_header *best, *h;
     int64_t from = 0;
-    HETI_T_TRY(heti_o_swap_heads(o));
-    for (int64_t i = 0; i < o->d.islands; i++)
-        if (heti_o_message(o, i)->joins > heti_o_message(o, from)->joins) from = i;
-    best = heti_o_message(o, from);
-    for (int64_t i = o->must_join = 0; i < o->d.islands; i++) {
-        const heti_o_header *h = heti_o_message(o, i);
+    o->next = INT64_MAX; /* none joins before */
+    *o->own->message = heti_o_head(o, 0);
+    for (int64_t i = 0; i < 2 * o->d.islands; i++) heti_o_start(o, i / 2, i % 2, HETI_O_HEADERS);
+    HETI_T_TRY(heti_o_wait(o, "meeting: ", HETI_O_COMING | HETI_O_GOING));
+    for (int64_t i = 0; i < o->d.islands; i++) {
+        h = o->island[i].message;
+        HETI_T_TRY(heti_o_check(o, i, 0));
+        o->island[i].pace = h->pace, o->island[i].all_rounds = h->all_rounds;
+        if (h->joins > o->island[from].message->joins) from = i;
+    }
+    best = o->island[from].message;
+    for (int64_t i = 0; i < o->d.islands; i++) {
+        h = o->island[i].message;
         if (h->joining) o->must_join = 1;
         if (h->joins == best->joins && h->state == best->state) continue;
-        if (from == o->d.island) heti_o_start(o, i, 1, 1, o->global, size);
+        if (from == o->d.island) heti_o_start(o, i, 1, HETI_O_STATE);
         if (i != o->d.island) continue;
-        heti_o_start(o, from, 0, 1, o->global, size);
+        heti_o_start(o, from, 0, HETI_O_STATE);
         o->info.adopted = 1;
         o->info.joins = -1; /* as long as it is not whole nobody takes it */
     }
-    HETI_T_TRY(heti_o_wait(o, "state"));
-    HETI_T_CLEAR(o->came, o->d.islands);
+    HETI_T_TRY(heti_o_wait(o, "state: ", HETI_O_COMING | HETI_O_GOING));
     heti_o_replay(o, best->joins);
-    if (o->info.joins != best->joins)
-        return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: %d joins, all islands together have %d", from,
-                           best->joins, o->info.joins);
-    return HET_OK;
+    if (o->info.joins == best->joins) return HET_OK;
+    return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: %d joins, all islands together have %d", from,
+                       best->joins, o->info.joins);
 }
 
 static het_result heti_o_open(het_outer *o) {
@@ -475,107 +493,60 @@ static het_result heti_o_open(het_outer *o) {
         o->info.opened++;
     }
     memset(&o->transport, 0, sizeof o->transport);
+    o->failed = HET_ERR_TRANSPORT;
     HETI_T_TRY(o->d.open(o->d.user, &o->transport, &o->error));
+    o->failed = HET_OK;
     return heti_o_meet(o);
-}
-
-/* Bytes of a message for the next join. */
-static size_t heti_o_message_size(const het_outer *o) {
-    const int64_t fragment = o->info.joins % o->d.fragments;
-    return sizeof(heti_o_header) + heti_o_data_size(o, o->start[o->cut[fragment + 1]] - o->start[o->cut[fragment]]);
-}
-
-/* Takes part in joins, as far as messages have come; waits: for them. Until its own is through, or
-   the next one is its own and what it trained not there. *sends: that are under way. */
-static het_result heti_o_advance(het_outer *o, int waits, int64_t *sends) {
-    for (;;) {
-        const int own = heti_o_joins(o, o->d.island), stops = o->next == INT64_MAX || (own && !o->joining);
-        int64_t left, missing = 0;
-        het_result result;
-        for (int64_t i = 0; i < o->d.islands && !stops; i++)
-            if (i != o->d.island && heti_o_joins(o, i) && !o->under_way[2 * i] && !o->came[i])
-                heti_o_start(o, i, 0, 2, heti_o_message(o, i), heti_o_message_size(o));
-        result = heti_o_look(o, "deltas", &left, sends);
-        if (result != HET_OK) (void)heti_o_wait(o, "deltas");
-        if (stops || result != HET_OK) return result;
-        for (int64_t i = 0; i < o->d.islands; i++) missing += i != o->d.island && heti_o_joins(o, i) && !o->came[i];
-        if (missing > 0) {
-            if (!waits) return HET_OK;
-            heti_o_pause(o);
-            continue;
-        }
-        for (int64_t i = 0; i < o->d.islands; i++) {
-            if (!heti_o_joins(o, i)) continue;
-            HETI_T_TRY(heti_o_check(o, i, 1));
-            o->came[i] = 0;
-        }
-        heti_o_apply(o);
-        heti_o_pass(o);
-        if (own) {
-            o->joining = 0;
-            return HET_OK;
-        }
-    }
-}
-
-/* All that it has sent is there. Meanwhile others may need what it does for their joins. */
-static het_result heti_o_flush(het_outer *o) {
-    int64_t sends = 1;
-    while (sends > 0) {
-        HETI_T_TRY(heti_o_advance(o, 0, &sends));
-        if (sends > 0) heti_o_pause(o);
-    }
-    return HET_OK;
 }
 
 /* Takes part in joins until its own one is through, if it is joining, or else to the last one.
    result: of what was before. */
 static het_result heti_o_play(het_outer *o, double tokens, het_result result) {
     const int64_t round = o->info.rounds;
-    int64_t sends;
+    const int joining = o->own->came;
+    const int these = (joining ? HETI_O_OWN_JOIN : HETI_O_ALL_JOINS) | (o->paced ? 0 : HETI_O_GOING);
     o->info.adopted = 0;
     for (int attempt = 0;; attempt++) {
-        if (result == HET_OK && o->joining) {
-            *heti_o_message(o, o->d.island) = heti_o_head(o, tokens);
-            heti_o_send(o, 2, heti_o_message_size(o));
+        if (result == HET_OK && joining) {
+            o->own->came = 1;
+            *o->own->message = heti_o_head(o, tokens);
+            for (int64_t i = 0; i < o->d.islands; i++) heti_o_start(o, i, 1, HETI_O_DELTAS);
         }
-        if (result == HET_OK) result = heti_o_advance(o, 1, &sends);
-        if (result == HET_OK && !o->paced) result = heti_o_flush(o);
-        if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt == 4) return result;
-        while ((result = heti_o_open(o)) == HET_ERR_TRANSPORT && attempt < 4) attempt++;
-        if (result != HET_OK || o->info.rounds > round) return result; /* others had what it sent, and went on */
+        if (result == HET_OK) result = heti_o_wait(o, "deltas: ", these);
+        if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt == 5) return result;
+        result = heti_o_open(o);
+        if (result == HET_OK && o->info.rounds > round) return HET_OK; /* others had what it sent, and went on */
     }
 }
 
-/* The context goes on from global, with the parameters [begin, end). */
-static het_result heti_o_set_out(het_outer *o, int64_t begin, int64_t end) {
-    if (o->base != o->global) HETI_T_COPY(o->base, o->global, o->elements);
-    return heti_o_move(o, NULL, begin, end);
+/* The context goes on from global, with a part of the parameters. */
+static het_result heti_o_set_out(het_outer *o, const heti_o_part *part) {
+    if (o->base != o->global) HETI_T_COPY(o->base, o->global, o->all.last);
+    return heti_o_move(o, NULL, part);
 }
 
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
-    const int64_t fragment = o->info.joins % o->d.fragments, round = o->info.rounds;
-    const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
+    const int64_t round = o->info.rounds;
+    const heti_o_part *f;
     het_result result, moved;
     if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
     if (o->info.joins < 0 || (o->d.islands > 1 && o->transport.iface == NULL)) return HET_ERR_STATE; /* one failed */
-    if (heti_o_when(o, o->d.island) == INT64_MAX)
-        return heti_t_fail(&o->error, HET_ERR_STATE, "het_outer_join: all %d rounds are made", o->info.rounds);
-    result = heti_o_flush(o);
-    HETI_T_TRY(heti_o_fill(o, fragment, &tokens));
-    o->joining = 1;
+    if (o->own->when == INT64_MAX)
+        return heti_t_fail(&o->error, HET_ERR_STATE, "het_outer_join: all %d rounds are made", round);
+    result = heti_o_wait(o, "deltas: ", HETI_O_GOING);
+    f = heti_o_fragment(o);
+    HETI_T_TRY(heti_o_fill(o, f, &tokens));
+    o->own->came = 1;
     result = heti_o_play(o, tokens, result);
-    o->joining = 0;
+    o->own->came = 0;
     if (result != HET_OK && (o->info.joins < 0 || o->info.rounds == round)) return result;
-    if (o->lost != NULL && tokens > 0) HETI_T_COPY(o->lost + first, o->weights + first, count);
-    moved = o->info.adopted ? heti_o_set_out(o, 0, o->parameters)
-                            : heti_o_set_out(o, o->cut[fragment], o->cut[fragment + 1]);
+    if (o->lost != NULL && tokens > 0) HETI_T_COPY(o->lost + f->first, o->weights + f->first, f->last - f->first);
+    moved = heti_o_set_out(o, o->info.adopted ? &o->all : f);
     return result != HET_OK ? result : moved;
 }
 
 HETRAIN_API het_result het_outer_poll(het_outer *o) {
-    int64_t sends;
-    const het_result result = o->paced && o->info.joins >= 0 ? heti_o_advance(o, 0, &sends) : HET_OK;
+    const het_result result = o->paced && o->info.joins >= 0 ? heti_o_turn(o, "deltas: ") : HET_OK;
     return result == HET_ERR_TRANSPORT && o->d.open != NULL ? HET_OK : result; /* the next join opens it anew */
 }
 
@@ -588,92 +559,75 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     if (d->rate <= 0 && d->rate >= 0) d->rate = 0.7f; /* what is not a number stays, and is refused */
     if (d->momentum <= 0) d->momentum = d->momentum < 0 ? 0 : 0.9f;
     if (d->deadline <= 0 && d->deadline >= 0) d->deadline = 60;
-    if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: the description was not cleared");
+    if (d->start_canary != 0 || d->end_canary != 0) return HETI_O_REFUSE(error, "the description was not cleared");
     if (d->islands < 1 || d->islands > 1024 || d->island < 0 || d->island >= d->islands || d->fragments < 1 ||
         d->fragments > 1024 || d->bits < 0 || d->bits > 8 || (d->bits & (d->bits - 1)) != 0 || d->bits == 1)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments, %d bits",
-                           d->island, d->islands, d->fragments, d->bits);
+        return HETI_O_REFUSE(error, "island %d of %d, %d fragments, %d bits", d->island, d->islands, d->fragments,
+                             d->bits);
     if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1 && d->deadline > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %e, momentum %e, deadline %e",
-                           HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum), d->deadline);
+        return HETI_O_REFUSE(error, "rate %e, momentum %e, deadline %e", HETI_T_CAST(double, d->rate),
+                             HETI_T_CAST(double, d->momentum), d->deadline);
     if (d->pace < 0 || (d->pace > 0 && (d->pace > INT64_C(1000000000000) || d->rounds < 1 ||
                                         d->rounds > INT64_MAX / 2 / d->pace || d->fragments > 1)))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d rounds of %d us, %d fragments", d->rounds,
-                           d->pace, d->fragments);
+        return HETI_O_REFUSE(error, "%d rounds of %d us, %d fragments", d->rounds, d->pace, d->fragments);
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d islands and no transport", d->islands);
+        return HETI_O_REFUSE(error, "%d islands and no transport", d->islands);
     return HET_OK;
 }
 
-/* Frozen parameters have no elements here. */
-static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
-    het_parameter_info info;
-    return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
+/* How many headers take as much room. */
+static int64_t heti_o_headers(size_t size) {
+    return HETI_T_CAST(int64_t, (size + sizeof(heti_o_header) - 1) / sizeof(heti_o_header));
 }
 
 static void heti_o_layout(void *self, heti_t_arena *a) {
     het_outer *o = HETI_T_CAST(het_outer *, self);
-    const int64_t n = o->d.islands, head = HETI_T_CAST(int64_t, sizeof(heti_o_header) / sizeof(float)),
-                  state = head + (2 + (o->d.bits > 0) + o->paced) * o->elements;
-    o->start = HETI_T_TAKE(a, int64_t, o->parameters + 1);
-    o->cut = HETI_T_TAKE(a, int64_t, o->d.fragments + 1);
-    o->saved = HETI_T_CAST(heti_o_header *, HETI_T_CAST(void *, HETI_T_TAKE(a, float, state)));
-    o->saved_size = HETI_T_CAST(size_t, state) * sizeof(float);
-    if (a->base != NULL) {
-        o->global = HETI_T_CAST(float *, HETI_T_CAST(void *, o->saved + 1));
-        o->momentum = o->global + o->elements;
-        o->lost = o->d.bits > 0 ? o->momentum + o->elements : NULL;
-        o->base = o->paced ? o->momentum + (1 + (o->d.bits > 0)) * o->elements : o->global;
+    o->part = HETI_T_TAKE(a, heti_o_part, o->d.fragments);
+    o->island = HETI_T_TAKE(a, heti_o_island, o->d.islands);
+    o->saved = HETI_T_TAKE(a, heti_o_header, heti_o_headers(o->saved_size));
+    o->weights = HETI_T_TAKE(a, float, o->all.last);
+    o->message = HETI_T_TAKE(a, heti_o_header, o->d.islands * o->room);
+}
+
+/* Where arrays, messages and fragments begin. */
+static void heti_o_divide(het_outer *o) {
+    const int64_t n = o->all.last, last = o->d.fragments - 1;
+    int64_t p = 0, at = 0;
+    o->own = &o->island[o->d.island];
+    o->global = HETI_T_CAST(float *, HETI_T_CAST(void *, o->saved + 1));
+    o->momentum = o->global + n;
+    o->lost = o->d.bits > 0 ? o->momentum + n : NULL;
+    o->base = o->paced ? o->momentum + (1 + (o->d.bits > 0)) * n : o->global;
+    for (int64_t i = 0; i < o->d.islands; i++) o->island[i].message = o->message + i * o->room;
+    for (int64_t f = 0; f <= last; f++) {
+        o->part[f].begin = p, o->part[f].first = at;
+        while (p < o->all.end && (f == last || at < n / o->d.fragments * (f + 1))) at += heti_o_count(o->ctx, p++);
+        o->part[f].end = p, o->part[f].last = at;
     }
-    o->weights = HETI_T_TAKE(a, float, o->elements);
-    o->request = HETI_T_TAKE(a, het_request, 2 * n);
-    o->under_way = HETI_T_TAKE(a, int32_t, 2 * n);
-    o->silent = HETI_T_TAKE(a, double, 2 * n);
-    o->came = HETI_T_TAKE(a, int32_t, n);
-    o->pace = HETI_T_TAKE(a, int64_t, n);
-    o->all_rounds = HETI_T_TAKE(a, int64_t, n);
-    o->rounds = HETI_T_TAKE(a, int64_t, n);
-    o->size = (sizeof(heti_o_header) + heti_o_data_size(o, o->elements) + 15) / 16 * 16;
-    o->message = HETI_T_TAKE(a, char, n * HETI_T_CAST(int64_t, o->size));
 }
 
 /* Takes what het_outer_state gave. */
 static het_result heti_o_restore(het_outer *o) {
     const heti_o_header *h = o->saved;
     if (o->d.state_size != o->saved_size)
-        return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_create: the state has %u bytes, of this model, with "
-                           "%d bits and pace %d it has %u", HETI_T_CAST(uint64_t, o->d.state_size), o->d.bits,
-                           o->d.pace, HETI_T_CAST(uint64_t, o->saved_size));
+        return HETI_O_REFUSE(&o->error, "the state has %z bytes, of this model, with %d bits and pace %d it has %z",
+                             o->d.state_size, o->d.bits, o->d.pace, o->saved_size);
     memcpy(o->saved, o->d.state, o->saved_size);
     o->info.joins = h->joins;
     o->info.trained = h->tokens;
-    if (h->magic != HETI_O_MAGIC || h->state != heti_o_head(o, 0).state || !heti_t_is_time(h->tokens))
-        return heti_t_fail(&o->error, HET_ERR_FORMAT, "het_outer_create: the state is damaged");
-    return HET_OK;
-}
-
-/* Where parameters and fragments begin. */
-static void heti_o_cut(het_outer *o) {
-    int64_t p;
-    for (p = 0; p < o->parameters; p++) o->start[p + 1] = o->start[p] + heti_o_count(o->ctx, p);
-    for (int64_t f = 1; f <= o->d.fragments; f++) {
-        for (p = o->cut[f - 1]; p < o->parameters && o->start[p] < o->elements / o->d.fragments * f; p++) {}
-        o->cut[f] = f < o->d.fragments ? p : o->parameters;
-    }
+    if (h->magic == HETI_O_MAGIC && h->state == heti_o_head(o, 0).state && heti_t_is_time(h->tokens)) return HET_OK;
+    return heti_t_fail(&o->error, HET_ERR_FORMAT, "het_outer_create: the state is damaged");
 }
 
 /* global begins as the context's own weights, or as saved, or as another island has it. */
 static het_result heti_o_begin(het_outer *o) {
-    heti_o_cut(o);
-    o->pace[o->d.island] = o->paced ? o->d.pace : 1;
-    o->all_rounds[o->d.island] = o->d.rounds;
     const int within = o->paced && o->d.state != NULL; /* perhaps within a round that still goes on */
+    heti_o_divide(o);
+    o->own->pace = o->paced ? o->d.pace : 1;
+    o->own->all_rounds = o->d.rounds;
     if (o->d.state != NULL) HETI_T_TRY(heti_o_restore(o));
-    else {
-        HETI_T_TRY(heti_o_move(o, o->global, 0, o->parameters));
-        if (o->base != o->global) HETI_T_COPY(o->base, o->global, o->elements);
-    }
+    else HETI_T_TRY(heti_o_move(o, o->global, &o->all));
+    if (!within && o->base != o->global) HETI_T_COPY(o->base, o->global, o->all.last);
     o->d.state = NULL; /* the caller's */
     o->transport = o->d.transport;
     if (o->d.islands == 1) heti_o_replay(o, o->info.joins);
@@ -682,9 +636,9 @@ static het_result heti_o_begin(het_outer *o) {
     if (within && o->info.rounds == o->saved->rounds) o->info.adopted = 0; /* global is newer, its round is not over */
     if (!o->info.adopted) return HET_OK; /* a round that the others are in waits for what is trained here */
     o->info.trained = 0; /* what it had is of a round that is over */
-    if (o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
-    HETI_T_TRY(heti_o_set_out(o, 0, o->parameters));
-    if (o->must_join && heti_o_when(o, o->d.island) < INT64_MAX) HETI_T_TRY(het_outer_join(o, 0));
+    if (o->lost != NULL) HETI_T_CLEAR(o->lost, o->all.last);
+    HETI_T_TRY(heti_o_set_out(o, &o->all));
+    if (o->must_join && o->own->when < INT64_MAX) HETI_T_TRY(het_outer_join(o, 0));
     o->info.adopted = 1;
     return HET_OK;
 }
@@ -693,8 +647,7 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     het_outer first, *o;
     heti_t_arena arena;
     het_result result;
-    if (desc == NULL || ctx == NULL || outer == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: desc, ctx or outer is NULL");
+    if (desc == NULL || ctx == NULL || outer == NULL) return HETI_O_REFUSE(error, "desc, ctx or outer is NULL");
     *outer = NULL;
     memset(&first, 0, sizeof first);
     HETI_T_TRY(heti_o_settle(&first.d, desc, error));
@@ -703,9 +656,11 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: the context has processes of its own");
     first.ctx = ctx;
     first.paced = first.d.pace > 0;
-    first.next = INT64_MAX;
-    first.parameters = het_parameter_count(ctx);
-    for (int64_t p = 0; p < first.parameters; p++) first.elements += heti_o_count(ctx, p);
+    first.all.end = het_parameter_count(ctx);
+    for (int64_t p = 0; p < first.all.end; p++) first.all.last += heti_o_count(ctx, p);
+    first.saved_size = sizeof(heti_o_header) +
+        HETI_T_CAST(size_t, (2 + (first.d.bits > 0) + first.paced) * first.all.last) * sizeof(float);
+    first.room = 1 + heti_o_headers(heti_o_data_size(&first, first.all.last));
     HETI_T_TRY(heti_t_arrays(&arena, sizeof first, heti_o_layout, &first, &first.d.allocator, "het_outer_create",
                              error));
     o = HETI_T_CAST(het_outer *, memcpy(arena.base, &first, sizeof first));
@@ -718,8 +673,8 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
 
 HETRAIN_API het_result het_outer_take(het_outer *o) {
     if (o->info.joins < 0) return HET_ERR_STATE;
-    if (heti_o_when(o, o->d.island) == INT64_MAX) HETI_T_TRY(heti_o_play(o, 0, heti_o_flush(o)));
-    return heti_o_set_out(o, 0, o->parameters);
+    if (o->own->when == INT64_MAX) HETI_T_TRY(heti_o_play(o, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING)));
+    return heti_o_set_out(o, &o->all);
 }
 
 HETRAIN_API const void *het_outer_state(het_outer *o, double trained, size_t *size) {
@@ -730,13 +685,13 @@ HETRAIN_API const void *het_outer_state(het_outer *o, double trained, size_t *si
 }
 
 HETRAIN_API void het_outer_destroy(het_outer *o) {
-    int64_t left = 0, sends;
     if (o == NULL) return;
     const het_allocator allocator = o->d.allocator;
-    if (o->transport.iface != NULL) (void)heti_o_look(o, "the end", &left, &sends);
-    if (left > 0) { /* before its last round, with pace: into memory that goes */
-        o->transport.iface->abort(o->transport.self, HET_ERR_TRANSPORT, "an island ended before its last round");
-        (void)heti_o_wait(o, "the end");
+    (void)heti_o_look(o, "the end: ");
+    if (o->under_way[0] + o->under_way[1] > 0) { /* before its last round, with pace: into memory that goes */
+        o->failed = HET_ERR_TRANSPORT;
+        o->transport.iface->abort(o->transport.self, o->failed, "an island ended before its last round");
+        (void)heti_o_look(o, "");
     }
     if (o->d.open != NULL && o->d.close != NULL && o->transport.iface != NULL) o->d.close(o->d.user, &o->transport);
     allocator.free(allocator.user, o, o->block);
