@@ -188,7 +188,7 @@ struct het_outer {
     float *base;               /* [elements] where the round began; without pace global */
     float *weights;            /* [elements] the context's, on their way */
     heti_o_header *message;    /* [islands][room] */
-    int64_t room;
+    int64_t room;              /* for a header and what comes behind it, in headers */
     size_t saved_size, block;
     int32_t paced, must_join;
 };
@@ -380,7 +380,7 @@ static heti_o_header heti_o_head(const het_outer *o, double tokens) {
    there go on without, and wait. */
 static het_result heti_o_check(het_outer *o, int64_t i, int joins) {
     const het_result wrong = o->info.opened > 0 ? HET_ERR_TRANSPORT : HET_ERR_INVALID;
-    const heti_o_island *island = &o->island[i];
+    heti_o_island *island = &o->island[i];
     const heti_o_header *own = o->own->message, *h = island->message;
     if (h->magic != HETI_O_MAGIC || h->island != i || h->settings != own->settings || !(h->tokens >= 0))
         return heti_t_fail(&o->error, wrong, "island %d: another model or other settings than here", i);
@@ -390,6 +390,7 @@ static het_result heti_o_check(het_outer *o, int64_t i, int joins) {
     if (joins && (h->rounds != island->rounds || (h->joins == own->joins && h->state != own->state)))
         return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: round %d, here round %d, or other global weights", i,
                            h->rounds, island->rounds);
+    island->pace = h->pace, island->all_rounds = h->all_rounds;
     return HET_OK;
 }
 
@@ -456,22 +457,20 @@ static het_result heti_o_wait(het_outer *o, const char *what, int these) {
 
 /* Who is behind, or has other bits, takes the state of the lowest island that is farthest. */
 static het_result heti_o_meet(het_outer *o) {
-    const heti_o_header *best, *h;
+    const heti_o_header *best;
     int64_t from = 0;
     o->next = INT64_MAX; /* none joins before */
     *o->own->message = heti_o_head(o, 0);
     for (int64_t i = 0; i < 2 * o->d.islands; i++) heti_o_start(o, i / 2, i % 2, HETI_O_HEADERS);
     HETI_T_TRY(heti_o_wait(o, "meeting: ", HETI_O_COMING | HETI_O_GOING));
     for (int64_t i = 0; i < o->d.islands; i++) {
-        h = o->island[i].message;
         HETI_T_TRY(heti_o_check(o, i, 0));
-        o->island[i].pace = h->pace, o->island[i].all_rounds = h->all_rounds;
-        if (h->joins > o->island[from].message->joins) from = i;
+        o->must_join |= o->island[i].message->joining != 0;
+        if (o->island[i].message->joins > o->island[from].message->joins) from = i;
     }
     best = o->island[from].message;
     for (int64_t i = 0; i < o->d.islands; i++) {
-        h = o->island[i].message;
-        if (h->joining) o->must_join = 1;
+        const heti_o_header *h = o->island[i].message;
         if (h->joins == best->joins && h->state == best->state) continue;
         if (from == o->d.island) heti_o_start(o, i, 1, HETI_O_STATE);
         if (i != o->d.island) continue;
@@ -575,16 +574,11 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     return HET_OK;
 }
 
-/* How many headers take as much room. */
-static int64_t heti_o_headers(size_t size) {
-    return HETI_T_CAST(int64_t, (size + sizeof(heti_o_header) - 1) / sizeof(heti_o_header));
-}
-
 static void heti_o_layout(void *self, heti_t_arena *a) {
     het_outer *o = HETI_T_CAST(het_outer *, self);
     o->part = HETI_T_TAKE(a, heti_o_part, o->d.fragments);
     o->island = HETI_T_TAKE(a, heti_o_island, o->d.islands);
-    o->saved = HETI_T_TAKE(a, heti_o_header, heti_o_headers(o->saved_size));
+    o->saved = HETI_T_CAST(heti_o_header *, heti_t_take(a, HETI_T_CAST(int64_t, o->saved_size), 1));
     o->weights = HETI_T_TAKE(a, float, o->all.last);
     o->message = HETI_T_TAKE(a, heti_o_header, o->d.islands * o->room);
 }
@@ -647,6 +641,7 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     het_outer first, *o;
     heti_t_arena arena;
     het_result result;
+    int64_t floats;
     if (desc == NULL || ctx == NULL || outer == NULL) return HETI_O_REFUSE(error, "desc, ctx or outer is NULL");
     *outer = NULL;
     memset(&first, 0, sizeof first);
@@ -658,9 +653,9 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     first.paced = first.d.pace > 0;
     first.all.end = het_parameter_count(ctx);
     for (int64_t p = 0; p < first.all.end; p++) first.all.last += heti_o_count(ctx, p);
-    first.saved_size = sizeof(heti_o_header) +
-        HETI_T_CAST(size_t, (2 + (first.d.bits > 0) + first.paced) * first.all.last) * sizeof(float);
-    first.room = 1 + heti_o_headers(heti_o_data_size(&first, first.all.last));
+    floats = (2 + (first.d.bits > 0) + first.paced) * first.all.last;
+    first.saved_size = sizeof(heti_o_header) + HETI_T_CAST(size_t, floats) * sizeof(float);
+    first.room = HETI_T_CAST(int64_t, heti_o_data_size(&first, first.all.last) / sizeof(heti_o_header) + 2);
     HETI_T_TRY(heti_t_arrays(&arena, sizeof first, heti_o_layout, &first, &first.d.allocator, "het_outer_create",
                              error));
     o = HETI_T_CAST(het_outer *, memcpy(arena.base, &first, sizeof first));
