@@ -296,16 +296,10 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
     for (size_t i = 0; i < length; i++) {
         const unsigned byte = HETI_T_CAST(unsigned char, from[i]);
         const char *found = byte != 0 ? strchr(heti_t_from, from[i]) : NULL;
-        if (found != NULL) {
-            heti_t_char(t, '\\');
-            heti_t_char(t, heti_t_into[found - heti_t_from]);
-        } else if (byte < 0x20) {
-            heti_t_put(t, "\\u00");
-            heti_t_char(t, "0123456789abcdef"[byte >> 4]);
-            heti_t_char(t, "0123456789abcdef"[byte & 15]);
-        } else {
-            heti_t_char(t, from[i]);
-        }
+        if (found == NULL && byte >= 0x20) { heti_t_char(t, from[i]); continue; }
+        heti_t_put(t, found != NULL ? "\\" : byte < 16 ? "\\u000" : "\\u00");
+        if (found != NULL) heti_t_char(t, heti_t_into[found - heti_t_from]);
+        else heti_t_digits(t, byte, 16);
     }
     heti_t_char(t, '"');
 }
@@ -552,12 +546,9 @@ static inline void heti_t_real(heti_t_text *t, double value) {
     int exponent = 0;
     if (value != value || value > 1e308 || value < -1e308) { heti_t_put(t, "null"); return; }
     value = heti_t_sign(t, value);
-    if (value < 1e15 && value <= HETI_T_CAST(double, HETI_T_CAST(uint64_t, value))) {
-        heti_t_unsigned(t, HETI_T_CAST(uint64_t, value));
-        return;
-    }
-    const uint64_t mantissa = heti_t_shortest(value, &exponent);
-    heti_t_layout(t, mantissa, exponent, 0, 1, 0);
+    const int whole = value < 1e15 && value <= HETI_T_CAST(double, HETI_T_CAST(uint64_t, value));
+    const uint64_t mantissa = whole ? HETI_T_CAST(uint64_t, value) : heti_t_shortest(value, &exponent);
+    heti_t_layout(t, mantissa, exponent, 0, whole ? 15 : 1, 0);
 }
 
 /* Nine digits: as exact as any measurement, and what a file holds without loss. */
@@ -785,9 +776,7 @@ static int heti_t_json_take(het_json *j, char byte) {
 }
 
 static void heti_t_json_space(het_json *j) {
-    while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' ||
-                                 j->text[j->at] == '\r'))
-        j->at++;
+    while (heti_t_json_byte(j) && strchr(" \t\n\r", heti_t_json_byte(j))) j->at++;
 }
 
 HETRAIN_API het_json_kind het_json_peek(het_json *j) {
@@ -806,13 +795,12 @@ HETRAIN_API het_json_kind het_json_peek(het_json *j) {
 
 /* Four hexadecimal digits at the cursor, or -1. */
 static int32_t heti_t_json_hex4(het_json *j) {
+    static const char heti_t_hexes[] = "0123456789abcdef0123456789ABCDEF";
     int32_t value = 0;
     for (int i = 0; i < 4; i++, j->at++) {
-        const char c = heti_t_json_byte(j);
-        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
-        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
-        else { het_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
+        const char c = heti_t_json_byte(j), *found = c ? strchr(heti_t_hexes, c) : NULL;
+        if (!found) { het_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
+        value = value * 16 + HETI_T_CAST(int32_t, (found - heti_t_hexes) % 16);
     }
     return value;
 }
