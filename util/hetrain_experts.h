@@ -145,7 +145,8 @@ typedef struct heti_x {
     het_experts s;
     int64_t d, f;
     int gated, parallel;
-    int bias, router, gate, up, down; /* behind the norm's gain */
+    int bias, router, down;   /* behind the norm's gain */
+    int matrix;               /* the experts' first, gate or up */
 } heti_x;
 
 /* Of the rank's own rows and all experts, or of its team's rows and its own experts. */
@@ -165,7 +166,6 @@ typedef struct heti_x_call {
     int32_t *place;           /* [n][k]; -1: dropped, or another member's */
     int32_t *came;            /* [n] which of the rows that came it is; NULL: all are there */
     void *workspace;          /* of ops */
-    size_t *most;             /* not NULL: ops do not run, the largest workspace is wanted */
 } heti_x_call;
 
 /* ---- settings ---- */
@@ -200,9 +200,8 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
     x->parallel = m->parallel == HET_YES;
     x->bias = m->norm == HET_LAYERNORM ? n++ : -1;
     x->router = s->route == HET_ROUTE_TOP ? n++ : -1;
-    x->gate = x->gated ? n++ : -1;
-    x->up = n++;
-    x->down = n;
+    x->matrix = n;
+    x->down = n + 1 + x->gated;
     return HET_OK;
 }
 
@@ -225,10 +224,7 @@ static het_result heti_x_run(const heti_x_call *w, het_op_kind kind, const void 
     memset(&op, 0, sizeof op);
     op.kind = kind;
     memcpy(&op.u, args, size);
-    if (w->most == NULL) return device->iface->run(device->self, w->c->queue, &op);
-    size = device->iface->workspace(device->self, &op);
-    if (size > *w->most) *w->most = size;
-    return HET_OK;
+    return device->iface->run(device->self, w->c->queue, &op);
 }
 
 static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
@@ -276,18 +272,17 @@ static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t
    and B. DOWN: from U to OUT. Gradients: DL, DA and DB, DOUT. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
     const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e], i = e - w->first;
-    const int b = w->x.gated ? HETI_X_B : HETI_X_A, db = w->x.gated ? HETI_X_DB : HETI_X_DA;
     float *const *t = w->t;
     het_gradient dw[2];
     het_linear_args a;
-    if (which == HETI_X_ROUTER && w->x.router < 0) return HET_OK;
     memset(&a, 0, sizeof a);
     a.view = view;
     a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
-    a.rows = which == HETI_X_ROUTER ? w->c->rows : w->begin[e + 1] - at;
+    a.rows = view->row_end - view->row_begin;
     a.in = which == HETI_X_DOWN ? f : d;
     a.workspace = w->workspace;
     if (which == HETI_X_ROUTER) {
+        if (w->x.router < 0) return HET_OK;
         a.x = a.dx = t[HETI_X_H];
         heti_x_part(w, &a, w->x.router, 0, w->x.s.experts, t[HETI_X_P], t[HETI_X_DL], dw);
     } else if (which == HETI_X_DOWN) {
@@ -296,9 +291,8 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
         heti_x_part(w, &a, w->x.down, i * d, d, w->out + at * d, t[HETI_X_DOUT] + at * d, dw);
     } else {
         a.x = a.dx = t[HETI_X_PICKED] + at * d;
-        if (w->x.gated)
-            heti_x_part(w, &a, w->x.gate, i * f, f, t[HETI_X_A] + at * f, t[HETI_X_DA] + at * f, &dw[1]);
-        heti_x_part(w, &a, w->x.up, i * f, f, t[b] + at * f, t[db] + at * f, dw);
+        for (int p = 0; p <= w->x.gated; p++)
+            heti_x_part(w, &a, w->x.matrix + p, i * f, f, t[HETI_X_A + p] + at * f, t[HETI_X_DA + p] + at * f, &dw[p]);
     }
     return heti_x_run(w, kind, &a, sizeof a);
 }
@@ -856,13 +850,14 @@ static het_result heti_x_backward_input(const het_unit_call *c) {
 
 static het_result heti_x_backward_weight(const het_unit_call *c) {
     float *const *t = c->tensor;
+    int trained = 0;
     heti_x_calls w;
     heti_x_call *own = &w.own;
     HETI_T_TRY(heti_x_open(c, &w));
     heti_x_orders(&w);
     HETI_T_TRY(heti_x_norm(own, HET_OP_NORM_FORWARD)); /* h again */
-    if (c->gradient[own->x.up].sum != NULL || c->gradient[own->x.down].sum != NULL ||
-        (own->x.gated && c->gradient[own->x.gate].sum != NULL)) {
+    for (int p = own->x.matrix; p <= own->x.down; p++) trained |= c->gradient[p].sum != NULL;
+    if (trained) {
         heti_x_pick(w.mine, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
         HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
         HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
@@ -874,37 +869,50 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
 
 /* ---- describing ---- */
 
-/* Norm, router, gate, up, down: the MLP says how they start and what stands before "mlp.". */
-static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_unit_info *info) {
+/* What an MLP of the experts' width says, without biases and factors, and a linear unit, the router:
+   the parameters, the workspace, the flops. Their values are floats, as those of a team are. */
+static het_result heti_x_describe_parts(const het_unit *unit, const heti_x *x, het_unit_info *mlp,
+                                        het_unit_info *router) {
+    het_model_desc model = *unit->model;
+    const het_unit part = { NULL, &model, unit->layer, NULL };
+    het_team_limits floats;
+    het_program program, *p;
+    memset(&floats, 0, sizeof floats);
+    model.mlp_width = x->f;
+    model.linear_bias = HET_NO;
+    model.lora_rank = 0;
+    mlp->team = &floats;
+    mlp->program = &program;
+    *router = *mlp;
+    router->in_streams = 1;
+    router->compute = HET_F32;
+    HETI_T_TRY(het_unit_mlp()->describe(&part, mlp));
+    p = het_program_begin(&part, router);
+    het_node_output(p, het_node_linear(p, het_node_input(p, 0, x->d), "router", x->s.experts, model.init_std));
+    return het_program_end(p);
+}
+
+/* Norm, router, gate, up, down. An expert is divided as a whole. */
+static het_result heti_x_parameters(const heti_x *x, const het_unit_info *mlp, het_unit_info *info) {
     static const char *const heti_x_names[4] = { "gate", "gate_proj", "up_proj", "down_proj" };
-    const int64_t count = x->s.experts, rows[4] = { count, count * x->f, count * x->f, count * x->d };
-    const int at[4] = { x->router, x->gate, x->up, x->down }, norms = x->bias < 0 ? 1 : 2;
-    het_program program;
-    het_unit_info mlp = *info;
-    const het_parameter_desc *first = &mlp.parameter[norms], *last = first;
-    char *end;
-    mlp.program = &program;
-    mlp.device = NULL;
-    mlp.team = NULL;
-    HETI_T_TRY(het_unit_mlp()->describe(unit, &mlp));
-    for (int i = 0; i < norms; i++) info->parameter[i] = mlp.parameter[i];
-    for (int i = norms; i < mlp.parameters; i++)
-        if (mlp.parameter[i].columns > 1 && !mlp.parameter[i].adapter) last = &mlp.parameter[i];
+    const int at[4] = { x->router, x->gated ? x->matrix : -1, x->down - 1, x->down };
+    const int norms = x->bias < 0 ? 1 : 2;
+    for (int i = 0; i < norms; i++) info->parameter[i] = mlp->parameter[i];
     for (int i = 0; i < 4; i++) {
         het_parameter_desc *to = &info->parameter[at[i] < 0 ? 0 : at[i]];
         heti_t_text t;
+        char *end;
         if (at[i] < 0) continue;
-        *to = i == 3 ? *last : *first;
-        to->divide = i > 0; /* by wholes of an expert */
-        to->piece = HETI_T_CAST(int32_t, i > 0 ? rows[i] / count : 0);
-        to->by_heads = to->int8 = 0; /* floats are made of int8: an expert begins anywhere in its blocks */
+        *to = mlp->parameter[i == 0 ? norms : at[i] - x->matrix + norms];
         if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
         end[5] = 0;
         t = heti_t_text_behind(to->name, sizeof to->name);
-        if (i > 0) heti_t_format(&t, "experts.0-%d.", count - 1);
+        if (i > 0) heti_t_format(&t, "experts.0-%d.", x->s.experts - 1);
         heti_t_format(&t, "%s.weight", heti_x_names[i]);
-        to->rows = rows[i];
-        to->columns = i == 3 ? x->f : x->d;
+        to->int8 = 0; /* floats are made of int8: an expert begins anywhere in its blocks */
+        to->divide = i > 0;
+        to->piece = i > 0 ? HETI_T_CAST(int32_t, to->rows) : 0;
+        to->rows = i > 0 ? x->s.experts * to->rows : x->s.experts;
     }
     info->parameters = x->down + 1;
     return HET_OK;
@@ -941,51 +949,26 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
 }
 
 static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
-    static const het_op_kind heti_x_kinds[3][2] = { { HET_OP_LINEAR_FORWARD, HET_OP_NORM_FORWARD },
-        { HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_INPUT },
-        { HET_OP_LINEAR_BACKWARD_WEIGHT, HET_OP_NORM_BACKWARD_WEIGHT } };
-    heti_x_call w;
-    het_unit_call c;
-    het_view view;
-    int64_t begin[2] = { 0, info->max_tokens };
-    size_t most = 0;
-    memset(&w, 0, sizeof w);
-    memset(&c, 0, sizeof c);
-    memset(&view, 0, sizeof view);
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w.x, NULL));
+    het_unit_info mlp = *info, router;
+    heti_x x;
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
-    if (info->team != NULL && info->team->plan != NULL && info->team->members > w.x.s.experts)
+    if (info->team != NULL && info->team->plan != NULL && info->team->members > x.s.experts)
         return HET_ERR_UNSUPPORTED;
-    HETI_T_TRY(heti_x_parameters(unit, &w.x, info));
-    heti_x_tensors(&w.x, info);
+    HETI_T_TRY(heti_x_describe_parts(unit, &x, &mlp, &router));
+    HETI_T_TRY(heti_x_parameters(&x, &mlp, info));
+    heti_x_tensors(&x, info);
+    info->workspace = mlp.workspace > router.workspace ? mlp.workspace : router.workspace;
+    { heti_x_call w; memset(&w, 0, sizeof w); w.x = x; info->workspace += heti_x_cut(&w, info->max_tokens, NULL) * 2; }
     info->out_streams = info->teams = 1;
-    info->out_width[0] = w.x.d;
+    info->out_width[0] = x.d;
     info->input_keep = HET_KEEP_WEIGHT;
-    info->flops_forward = 2.0 * HETI_T_CAST(double, w.x.d * (w.x.router < 0 ? 0 : w.x.s.experts) +
-                                            w.x.s.used * w.x.d * w.x.f * (2 + w.x.gated));
+    info->flops_forward = (x.router < 0 ? 0 : router.flops_forward) + HETI_T_CAST(double, x.s.used) * mlp.flops_forward;
     info->flops_input = info->flops_weight = info->flops_forward;
     for (int way = 0; way < 2; way++) { /* experts, or gates; a row for each choice, out and back */
-        info->gather_bytes[way] = 4 * HETI_T_CAST(double, w.x.s.used);
-        info->exchange_bytes[way] = 8 * HETI_T_CAST(double, w.x.s.used * w.x.d);
+        info->gather_bytes[way] = 4 * HETI_T_CAST(double, x.s.used);
+        info->exchange_bytes[way] = 8 * HETI_T_CAST(double, x.s.used * x.d);
     }
-    if (info->device == NULL) return HET_OK;
-    view.tokens = view.row_end = c.rows = info->max_tokens;
-    c.unit = unit;
-    c.info = info;
-    c.device = info->device;
-    c.view = &view;
-    c.compute = info->compute;
-    w.c = &c;
-    w.t = c.tensor;
-    info->workspace = heti_x_cut(&w, info->max_tokens, NULL) * 2; /* of a rank's rows, of a team's */
-    w.begin = begin; /* the largest workspace of ops: all rows with one expert */
-    w.most = &most;
-    for (int i = 0; i < 3; i++) {
-        for (int which = HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
-            HETI_T_TRY(heti_x_product(&w, heti_x_kinds[i][0], which, 0, &view));
-        HETI_T_TRY(heti_x_norm(&w, heti_x_kinds[i][1]));
-    }
-    info->workspace += most;
     return HET_OK;
 }
 
