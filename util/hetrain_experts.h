@@ -132,10 +132,11 @@ extern "C" {
 
 /* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up,
    where there is a gate. */
-enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PICKED, HETI_X_A, HETI_X_B,
-       HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
-       /* of a team: experts and gates of all its rows, rows that came, what is sent, what passes */
-       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_CAME, HETI_X_SENT, HETI_X_RELAY,
+enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PLACE, HETI_X_ROW,
+       HETI_X_GRANULE, HETI_X_PICKED, HETI_X_A, HETI_X_B, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB,
+       HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
+       /* of a team: experts, gates and places of all its rows, rows that came, what is sent, what passes */
+       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_PLACES, HETI_X_CAME, HETI_X_SENT, HETI_X_RELAY,
        HETI_X_TEAM_TENSORS };
 /* Its products. */
 enum { HETI_X_ROUTER, HETI_X_UP, HETI_X_DOWN };
@@ -154,18 +155,14 @@ typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
     const het_view *view;     /* of its rows */
-    int64_t rows, first, end; /* n; experts [first, end) have places */
+    int64_t first, end;       /* experts [first, end) have places */
+    int64_t begin[HETRAIN_MAX_EXPERTS + 1]; /* expert e has places [begin[e], begin[e + 1]) */
     float *const *t;          /* the tensors; as what they are: */
     int32_t *chosen;          /* [n][k] experts, ascending; dropped: -1 - expert */
+    int32_t *place;           /* [n][k]; -1: dropped, or another member's */
+    int32_t *row;             /* by place */
     float *gates;             /* [n][k] */
     float *out;               /* where the products' results go */
-    int64_t picked;           /* places */
-    int64_t *begin;           /* [E + 1] expert e has places [begin[e], begin[e + 1]) */
-    int64_t *granule;         /* [n + 1] where the granules of one expert's places begin */
-    int32_t *row;             /* [k n] by place */
-    int32_t *place;           /* [n][k]; -1: dropped, or another member's */
-    int32_t *came;            /* [n] which of the rows that came it is; NULL: all are there */
-    void *workspace;          /* of ops */
 } heti_x_call;
 
 /* ---- settings ---- */
@@ -205,16 +202,9 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
     return HET_OK;
 }
 
-/* Cuts a call's workspace for `rows` rows. Returns its bytes without those of ops. */
-static size_t heti_x_cut(heti_x_call *w, int64_t rows, void *workspace) {
-    heti_t_arena arena = { HETI_T_CAST(char *, workspace), 0, 0 };
-    w->begin = HETI_T_TAKE(&arena, int64_t, w->x.s.experts + 1);
-    w->granule = HETI_T_TAKE(&arena, int64_t, rows + 1);
-    w->row = HETI_T_TAKE(&arena, int32_t, rows * w->x.s.used);
-    w->place = HETI_T_TAKE(&arena, int32_t, rows * w->x.s.used);
-    w->came = HETI_T_TAKE(&arena, int32_t, rows);
-    return (arena.used + 63) / 64 * 64;
-}
+static int32_t *heti_x_integers(float *tensor) { return HETI_T_CAST(int32_t *, HETI_T_CAST(void *, tensor)); }
+
+static int64_t heti_x_rows(const heti_x_call *w) { return w->view->row_end - w->view->row_begin; }
 
 /* ---- ops ---- */
 
@@ -234,15 +224,15 @@ static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
     const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[0],
                               bias < 0 ? NULL : c->weight[bias], w->t[HETI_X_H], w->t[HETI_X_MEAN], w->t[HETI_X_RSTD],
                               w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], NULL, &c->gradient[0],
-                              bias < 0 ? NULL : &c->gradient[bias], w->workspace };
+                              bias < 0 ? NULL : &c->gradient[bias], w->c->workspace };
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
 static het_result heti_x_activation(const heti_x_call *w, het_op_kind kind) {
     float *const *t = w->t;
-    const het_activation_args a = { w->c->unit->model->activation, w->picked * w->x.f, t[HETI_X_A], t[HETI_X_B],
+    const het_activation_args a = { w->c->unit->model->activation, w->begin[w->end] * w->x.f, t[HETI_X_A], t[HETI_X_B],
                                     t[HETI_X_U], t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB], 0, 0 };
-    return w->picked > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
+    return a.count > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
 }
 
 /* forward: out = x + drop(H); backward: H = drop(d_out). */
@@ -280,7 +270,7 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
     a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
     a.rows = view->row_end - view->row_begin;
     a.in = which == HETI_X_DOWN ? f : d;
-    a.workspace = w->workspace;
+    a.workspace = w->c->workspace;
     if (which == HETI_X_ROUTER) {
         if (w->x.router < 0) return HET_OK;
         a.x = a.dx = t[HETI_X_H];
@@ -301,18 +291,18 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
     const het_view *whole = w->view;
     const int64_t first = w->begin[e], count = w->begin[e + 1] - first;
-    int64_t at = 0;
+    int64_t at = 0, *start = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, w->t[HETI_X_GRANULE]));
     het_view v;
     memset(&v, 0, sizeof v);
     for (int64_t g = whole->granule_begin; g < whole->granule_end; g++) {
         const int64_t end = whole->host_granule_start[g + 1] - whole->row_begin, before = at;
         while (at < count && w->row[first + at] < end) at++;
-        if (at > before) w->granule[v.granule_end++] = before;
+        if (at > before) start[v.granule_end++] = before;
     }
-    w->granule[v.granule_end] = count;
+    start[v.granule_end] = count;
     v.tokens = v.row_end = count;
     v.granules = v.granule_end;
-    v.granule_start = v.host_granule_start = w->granule;
+    v.granule_start = v.host_granule_start = start;
     return v;
 }
 
@@ -470,7 +460,7 @@ static void heti_x_route(const heti_x_call *w) {
 
 /* Places by expert, of one by row. */
 static void heti_x_order(heti_x_call *w) {
-    const int64_t k = w->x.s.used, slots = w->rows * k;
+    const int64_t k = w->x.s.used, slots = heti_x_rows(w) * k;
     int64_t next[HETRAIN_MAX_EXPERTS];
     HETI_T_CLEAR(w->begin, w->x.s.experts + 1);
     for (int64_t i = 0; i < slots; i++)
@@ -484,19 +474,22 @@ static void heti_x_order(heti_x_call *w) {
         w->place[i] = there ? HETI_T_CAST(int32_t, next[w->chosen[i]]++) : -1;
         if (there) w->row[w->place[i]] = HETI_T_CAST(int32_t, i / k);
     }
-    w->picked = w->begin[w->x.s.experts];
 }
 
 /* ---- picking and mixing: rows of D floats, to places and back ---- */
 
-/* places = gate * rows; gates NULL: 1. */
-static void heti_x_pick(const heti_x_call *w, const float *gates, const float *rows, float *places) {
+/* places = gate * rows; gates NULL: 1. Of a team's rows only those with a place are there. */
+static void heti_x_pick(const heti_x_call *w, int all, const float *gates, const float *rows, float *places) {
     const int64_t d = w->x.d, k = w->x.s.used;
-    for (int64_t i = 0; i < w->rows * k; i++) {
-        const float gate = gates != NULL ? gates[i] : 1.0f;
-        const float *from = rows + (w->came != NULL ? w->came[i / k] : i / k) * d;
-        if (w->place[i] < 0) continue;
-        for (int64_t j = 0; j < d; j++) places[w->place[i] * d + j] = gate * from[j];
+    for (int64_t r = 0; r < heti_x_rows(w); r++) {
+        int there = all;
+        for (int64_t i = r * k; i < (r + 1) * k; i++) {
+            const float gate = gates != NULL ? gates[i] : 1.0f;
+            if (w->place[i] < 0) continue;
+            for (int64_t j = 0; j < d; j++) places[w->place[i] * d + j] = gate * rows[j];
+            there = 1;
+        }
+        rows += there ? d : 0;
     }
 }
 
@@ -504,19 +497,15 @@ static void heti_x_pick(const heti_x_call *w, const float *gates, const float *r
    floats is exact, rounded once. gates NULL: 1; last NULL: nothing. */
 static void heti_x_mix(const heti_x_call *w, const float *gates, const float *places, const float *last, float *rows) {
     const int64_t d = w->x.d, k = w->x.s.used;
-    int64_t n;
-    for (int64_t r = 0; r < w->rows; r++)
-        for (int64_t at = 0; at < d; at += n) {
-            double sum[64] = { 0 };
-            n = d - at < 64 ? d - at : 64;
+    for (int64_t r = 0; r < heti_x_rows(w); r++)
+        for (int64_t j = 0; j < d; j++) {
+            double sum = 0;
             for (int64_t i = r * k; i < (r + 1) * k; i++) {
                 const double gate = gates != NULL ? HETI_T_CAST(double, gates[i]) : 1;
-                const int64_t from = w->place[i] * d + at;
-                if (w->place[i] < 0) continue;
-                for (int64_t j = 0; j < n; j++) sum[j] += gate * HETI_T_CAST(double, places[from + j]);
+                if (w->place[i] >= 0) sum += gate * HETI_T_CAST(double, places[w->place[i] * d + j]);
             }
-            for (int64_t j = 0; j < n && last != NULL; j++) sum[j] += HETI_T_CAST(double, last[r * d + at + j]);
-            for (int64_t j = 0; j < n; j++) rows[r * d + at + j] = HETI_T_CAST(float, sum[j]);
+            if (last != NULL) sum += HETI_T_CAST(double, last[r * d + j]);
+            rows[r * d + j] = HETI_T_CAST(float, sum);
         }
 }
 
@@ -637,10 +626,11 @@ static int32_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int
 static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, owner = back ? to : w->team->member;
     const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1);
-    const int64_t count = back ? w->mine->picked : end;
-    for (int64_t i = back ? 0 : first; i < count; i++) {
-        if (back ? w->mine->row[i] < first || w->mine->row[i] >= end : heti_x_chosen_of(w, i, to) == 0) continue;
-        HETI_T_COPY(packed, from + (back ? i : i - first) * d, d);
+    const int64_t count = back ? w->mine->begin[w->mine->end] : end - first;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t r = back ? w->mine->row[i] : first + i;
+        if (r < first || r >= end || (!back && heti_x_chosen_of(w, r, to) == 0)) continue;
+        HETI_T_COPY(packed, from + i * d, d);
         packed += d;
     }
 }
@@ -659,54 +649,48 @@ static int heti_x_has_nodes(const int64_t *node, int64_t members) {
     return nodes > 1 && nodes < members;
 }
 
-/* The member that rows pass on their way: of the sender's node the one with the receiver's place in
-   its own node; inside a node the receiver. */
+/* Whom rows reach in the first of two hops: of the sender's node the member with the receiver's
+   place in its own node. Inside a node, and where there is one hop, the receiver. */
 static int64_t heti_x_via(const heti_x_calls *w, int64_t from, int64_t to) {
     const int64_t *node = w->own.c->info->team->node;
     int64_t begin = from, end = from, place = 0;
-    if (!w->two_hops) return from;
-    if (node[from] == node[to]) return to;
+    if (!w->two_hops || node[from] == node[to]) return to;
     while (begin > 0 && node[begin - 1] == node[from]) begin--;
     while (end < w->team->members && node[end] == node[from]) end++;
     while (place < to && node[to - place - 1] == node[to]) place++;
     return begin + place % (end - begin);
 }
 
-/* What member `to` gets in a hop. The relay has all that passes, by sender, then by receiver. */
+/* What member `to` gets in a hop, by first sender, then by last receiver. The second hop's `from`
+   has all that passes in the same order. */
 static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
-    const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
-    for (int64_t j = 0; j < members && (hop == 0 || !w->two_hops); j++) {
-        if ((w->two_hops ? heti_x_via(w, me, j) : j) != to) continue;
-        heti_x_pack(w, back, j, from, packed);
-        packed += w->traffic[me][j] * d;
-    }
-    for (int64_t i = 0; i < members * members && hop == 1 && w->two_hops; i++) { /* pairs of sender and receiver */
-        const int64_t sender = i / members, receiver = i % members;
-        const int64_t rows = heti_x_via(w, sender, receiver) == me ? w->traffic[sender][receiver] : 0;
-        const int64_t taken = receiver == to ? rows : 0;
-        HETI_T_COPY(packed, from, taken * d);
-        packed += taken * d;
-        from += rows * d;
+    const int64_t members = w->team->members, me = w->team->member;
+    for (int64_t i = 0; i < members * members; i++) {
+        const int64_t sender = i / members, receiver = i % members, via = heti_x_via(w, sender, receiver);
+        const int64_t floats = w->traffic[sender][receiver] * w->own.x.d;
+        if (me != (hop == 0 ? sender : via)) continue;
+        if (to == (hop == 0 ? via : receiver)) {
+            if (hop == 0) heti_x_pack(w, back, receiver, from, packed);
+            else HETI_T_COPY(packed, from, floats);
+            packed += floats;
+        }
+        if (hop > 0) from += floats;
     }
 }
 
 /* In round s a member sends to the one s behind it. Boxes are runs of what is sent, one member's
-   behind the other's. What comes lies by sender in the relay, by row or by expert in `to`. */
+   behind the other's. What comes lies by sender: senders have runs of rows, and of experts. */
 static het_result heti_x_hop(const heti_x_calls *w, int back, int hop, const float *from, float *to) {
     const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t s, m, first;
-    for (s = 0; s < members; s++) {
+    for (int64_t s = 0; s < members; s++) {
         const int64_t before = (me + members - s) % members;
-        float *here = to, *sent;
+        float *here = to, *sent = w->own.t[HETI_X_SENT];
         int64_t count = 0;
-        for (m = 0; hop == 0 && m < before; m++) here += w->rows[0][m][me] * d;
-        for (first = 0; hop == 1 && first < members && heti_x_via(w, first, me) != before;) first++;
-        if (hop == 1 && first < members)
-            here += (back ? w->own.begin[w->bound[first]] : heti_x_first(w, first)) * d;
-        sent = s > 0 ? w->own.t[HETI_X_SENT] : here;
+        for (int64_t m = 0; m < before; m++) here += w->rows[hop][m][me] * d;
+        if (s == 0) sent = here;
         heti_x_pack_hop(w, back, hop, (me + s) % members, from, sent);
-        for (m = 0; m < members && s > 0; m++) {
+        for (int64_t m = 0; m < members && s > 0; m++) {
             const int64_t other = (m + s) % members, rows = w->rows[hop][m][other];
             const het_box box = { count, count + rows, 0, d };
             have[m] = want[other] = box;
@@ -729,12 +713,11 @@ static het_result heti_x_exchange(heti_x_calls *w, int back, const float **rows,
             w->rows[0][i][via] += w->traffic[i][j];
             w->rows[1][via][j] += w->traffic[i][j];
         }
-    if (w->two_hops) {
-        HETI_T_TRY(heti_x_hop(w, back, 0, *rows, w->own.t[HETI_X_RELAY]));
-        *rows = w->own.t[HETI_X_RELAY];
+    for (int hop = 0; hop <= w->two_hops; hop++) {
+        float *there = hop == w->two_hops ? to : w->own.t[HETI_X_RELAY];
+        HETI_T_TRY(heti_x_hop(w, back, hop, *rows, there));
+        *rows = there;
     }
-    HETI_T_TRY(heti_x_hop(w, back, 1, *rows, to));
-    *rows = to;
     return HET_OK;
 }
 
@@ -755,52 +738,40 @@ static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
 /* ---- the calls ---- */
 
 static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
+    const het_team_limits *team = c->info->team;
     heti_x_call *own = &w->own, *mine = &w->divided;
-    char *workspace = HETI_T_CAST(char *, c->workspace);
     memset(w, 0, sizeof *w);
     HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &own->x, NULL));
-    w->team = c->info->team != NULL && c->info->team->plan != NULL ? c->team : NULL;
+    w->mine = own;
     own->c = c;
     own->view = c->view;
-    own->rows = c->rows;
     own->end = own->x.s.experts;
     own->t = c->tensor;
-    own->out = c->tensor[HETI_X_OUT];
+    own->chosen = heti_x_integers(c->tensor[HETI_X_CHOSEN]);
+    own->place = heti_x_integers(c->tensor[HETI_X_PLACE]);
+    own->row = heti_x_integers(c->tensor[HETI_X_ROW]);
     own->gates = c->tensor[HETI_X_GATES];
-    own->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_CHOSEN]));
-    workspace += heti_x_cut(own, c->info->max_tokens, workspace);
+    own->out = c->tensor[HETI_X_OUT];
+    if (team == NULL || team->plan == NULL) return HET_OK;
+    heti_x_bounds(team->plan, team->members, own->x.s.experts, w->bound);
+    w->two_hops = heti_x_has_nodes(team->node, team->members);
+    w->team = c->team;
+    w->mine = mine;
     *mine = *own;
-    workspace += heti_x_cut(mine, c->info->max_tokens, workspace);
-    own->came = NULL;
-    own->workspace = mine->workspace = workspace;
-    w->mine = w->team != NULL ? mine : own;
-    if (w->team == NULL) return HET_OK;
-    heti_x_bounds(w->team->plan, w->team->members, own->x.s.experts, w->bound);
-    w->two_hops = heti_x_has_nodes(c->info->team->node, w->team->members);
-    mine->first = w->bound[w->team->member];
-    mine->end = w->bound[w->team->member + 1];
-    mine->view = w->team->view;
-    mine->rows = mine->view->row_end - mine->view->row_begin;
-    mine->out = c->tensor[HETI_X_PICKED];
+    mine->view = c->team->view;
+    mine->first = w->bound[team->member];
+    mine->end = w->bound[team->member + 1];
+    mine->chosen = heti_x_integers(c->tensor[HETI_X_ROUTES]);
+    mine->place = heti_x_integers(c->tensor[HETI_X_PLACES]);
     mine->gates = c->tensor[HETI_X_SHARES];
-    mine->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_ROUTES]));
+    mine->out = c->tensor[HETI_X_PICKED];
     return HET_OK;
 }
 
-/* Places of own rows; of the team's, which have come one behind the other from each member, or each
-   node. */
+/* Places of own rows; of the team's, whose ROW stays. */
 static void heti_x_orders(heti_x_calls *w) {
-    int64_t m, r, next = 0;
     heti_x_order(&w->own);
     if (w->team != NULL) heti_x_order(w->mine);
-    for (m = 0; w->team != NULL && m < w->team->members; m++) {
-        const int64_t *node = &w->own.c->info->team->node[m];
-        if (!w->two_hops || m == 0 || node[0] != node[-1]) next = heti_x_first(w, m);
-        for (r = heti_x_first(w, m); r < heti_x_first(w, m + 1); r++) {
-            w->mine->came[r] = HETI_T_CAST(int32_t, next);
-            next += heti_x_chosen_of(w, r, w->team->member) > 0;
-        }
-    }
 }
 
 static het_result heti_x_forward(const het_unit_call *c) {
@@ -814,7 +785,7 @@ static het_result heti_x_forward(const het_unit_call *c) {
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_CHOSEN], t[HETI_X_ROUTES]));
     heti_x_orders(&w);
     HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_CAME]));
-    heti_x_pick(w.mine, NULL, rows, t[HETI_X_PICKED]);
+    heti_x_pick(w.mine, w.team == NULL, NULL, rows, t[HETI_X_PICKED]);
     HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_UP));
     HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
     HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
@@ -836,7 +807,7 @@ static het_result heti_x_backward_input(const het_unit_call *c) {
     if (own->x.router >= 0) heti_x_logits(own, rows);
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_GATES], t[HETI_X_SHARES]));
     HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_PICKED]));
-    heti_x_pick(w.mine, w.mine->gates, rows, t[HETI_X_DOUT]);
+    heti_x_pick(w.mine, w.team == NULL, w.mine->gates, rows, t[HETI_X_DOUT]);
     HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
     HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_BACKWARD));
     HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
@@ -858,7 +829,7 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
     HETI_T_TRY(heti_x_norm(own, HET_OP_NORM_FORWARD)); /* h again */
     for (int p = own->x.matrix; p <= own->x.down; p++) trained |= c->gradient[p].sum != NULL;
     if (trained) {
-        heti_x_pick(w.mine, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
+        heti_x_pick(w.mine, w.team == NULL, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
         HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
         HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
         HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
@@ -936,11 +907,13 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
         const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
             { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
             { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
+            { "place", used, HET_KEEP_CALL, 0 }, { "row", used, HET_KEEP_CALL, g }, { "granule", 4, HET_KEEP_CALL, g },
             { "picked", k * d, HET_KEEP_CALL, g }, { "a", f, HET_KEEP_WEIGHT, g }, { "b", b, HET_KEEP_WEIGHT, g },
             { "u", f, HET_KEEP_CALL, g }, { "out", used * d, HET_KEEP_INPUT, 0 },
             { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g },
             { "db", b, HET_KEEP_GRADIENT, g }, { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 },
             { "routes", used, HET_KEEP_WEIGHT, 1 }, { "shares", used, HET_KEEP_CALL, 1 },
+            { "places", used, HET_KEEP_CALL, 1 },
             { "came", d, HET_KEEP_WEIGHT, 1 }, { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 },
             { "relay", relay, HET_KEEP_CALL, 1 } };
         HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
@@ -959,7 +932,6 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     HETI_T_TRY(heti_x_parameters(&x, &mlp, info));
     heti_x_tensors(&x, info);
     info->workspace = mlp.workspace > router.workspace ? mlp.workspace : router.workspace;
-    { heti_x_call w; memset(&w, 0, sizeof w); w.x = x; info->workspace += heti_x_cut(&w, info->max_tokens, NULL) * 2; }
     info->out_streams = info->teams = 1;
     info->out_width[0] = x.d;
     info->input_keep = HET_KEEP_WEIGHT;
