@@ -130,13 +130,13 @@ extern "C" {
 #define HETI_X_ADD(p, value) ((void)(*(p) += (value)))
 #endif
 
-/* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up,
-   where there is a gate. */
-enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PLACE, HETI_X_ROW,
-       HETI_X_GRANULE, HETI_X_PICKED, HETI_X_A, HETI_X_B, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB,
-       HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
-       /* of a team: experts, gates and places of all its rows, rows that came, what is sent, what passes */
-       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_PLACES, HETI_X_CAME, HETI_X_SENT, HETI_X_RELAY,
+/* Tensors of the unit. H: h, or sums of rows. SLOT, CAME, PLACE, GRANULE: numbers (below). A: what the
+   activation is of, gate or up; B: up, where there is a gate. */
+enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_SLOT, HETI_X_CAME,
+       HETI_X_PLACE, HETI_X_GRANULE, HETI_X_PICKED, HETI_X_A, HETI_X_B, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA,
+       HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
+       /* of a team: experts and gates of all its rows, rows that came, what is sent, what passes */
+       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_ROWS, HETI_X_SENT, HETI_X_RELAY,
        HETI_X_TEAM_TENSORS };
 /* Its products. */
 enum { HETI_X_ROUTER, HETI_X_UP, HETI_X_DOWN };
@@ -150,19 +150,27 @@ typedef struct heti_x {
     int matrix;               /* the experts' first, gate or up */
 } heti_x;
 
-/* Of the rank's own rows and all experts, or of its team's rows and its own experts. */
+/* A call. A choice is a row and one of its k experts; its slot is k times the row, and the number
+   of the expert among them. Own rows are the rank's; `view` has those of all who share its experts. */
 typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
-    const het_view *view;     /* of its rows */
-    int64_t first, end;       /* experts [first, end) have places */
-    int64_t begin[HETRAIN_MAX_EXPERTS + 1]; /* expert e has places [begin[e], begin[e + 1]) */
+    const het_team *team;     /* by columns; NULL: the rank has all experts, of own rows */
+    const het_view *view;     /* of the team's rows, or own */
+    int64_t member;           /* of the team, 0 */
     float *const *t;          /* the tensors; as what they are: */
-    int32_t *chosen;          /* [n][k] experts, ascending; dropped: -1 - expert */
-    int32_t *place;           /* [n][k]; -1: dropped, or another member's */
-    int32_t *row;             /* by place */
-    float *gates;             /* [n][k] */
+    int32_t *chosen, *routes; /* [n][k] experts ascending; dropped: -1 - expert. Of own rows; of all */
+    int32_t *slot;            /* [k n] by place, what is there: all choices but dropped ones, by expert */
+    int32_t *came;            /* [n] which of the rows that came it is */
+    int32_t *place;           /* [n][k] of own choices: where their results come, by expert; -1: dropped */
     float *out;               /* where the products' results go */
+    int64_t begin[HETRAIN_MAX_EXPERTS + 1]; /* expert e has places [begin[e], begin[e + 1]) */
+    int64_t bound[HETRAIN_MAX_TEAM + 1];    /* member m has experts [bound[m], bound[m + 1]) */
+    /* Of two hops: where the members of m's node begin, and how many they are. */
+    int two_hops;
+    int64_t node_begin[HETRAIN_MAX_TEAM], node_size[HETRAIN_MAX_TEAM];
+    /* Rows from one member to another: of an exchange, and of each of its hops. */
+    int64_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM], hop[2][HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM];
 } heti_x_call;
 
 /* ---- settings ---- */
@@ -204,7 +212,13 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
 
 static int32_t *heti_x_integers(float *tensor) { return HETI_T_CAST(int32_t *, HETI_T_CAST(void *, tensor)); }
 
-static int64_t heti_x_rows(const heti_x_call *w) { return w->view->row_end - w->view->row_begin; }
+static int64_t heti_x_rows(const het_view *view) { return view->row_end - view->row_begin; }
+
+/* Where granule g begins among the rows of a view. */
+static int64_t heti_x_granule(const het_view *view, int64_t g) { return view->host_granule_start[g] - view->row_begin; }
+
+/* Place e's first place among those of the member's experts. */
+static int64_t heti_x_at(const heti_x_call *w, int64_t e) { return w->begin[e] - w->begin[w->bound[w->member]]; }
 
 /* ---- ops ---- */
 
@@ -224,15 +238,16 @@ static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
     const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[0],
                               bias < 0 ? NULL : c->weight[bias], w->t[HETI_X_H], w->t[HETI_X_MEAN], w->t[HETI_X_RSTD],
                               w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], NULL, &c->gradient[0],
-                              bias < 0 ? NULL : &c->gradient[bias], w->c->workspace };
+                              bias < 0 ? NULL : &c->gradient[bias], c->workspace };
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
 static het_result heti_x_activation(const heti_x_call *w, het_op_kind kind) {
     float *const *t = w->t;
-    const het_activation_args a = { w->c->unit->model->activation, w->begin[w->end] * w->x.f, t[HETI_X_A], t[HETI_X_B],
-                                    t[HETI_X_U], t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB], 0, 0 };
-    return a.count > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
+    const int64_t count = heti_x_at(w, w->bound[w->member + 1]) * w->x.f;
+    const het_activation_args a = { w->c->unit->model->activation, count, t[HETI_X_A], t[HETI_X_B], t[HETI_X_U],
+                                    t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB], 0, 0 };
+    return count > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
 }
 
 /* forward: out = x + drop(H); backward: H = drop(d_out). */
@@ -245,62 +260,63 @@ static het_result heti_x_dropout(const heti_x_call *w, int forward) {
     return heti_x_run(w, forward ? HET_OP_DROPOUT_FORWARD : HET_OP_DROPOUT_BACKWARD, &a, sizeof a);
 }
 
-/* Rows [first, first + out) of parameter p as a product's next part; dw: room for its gradient. */
-static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t first, int64_t out, float *y,
-                        const float *dy, het_gradient *dw) {
-    const int64_t offset = first * a->in;
-    const float *weight = w->c->weight[p];
-    const uint16_t *bf16 = w->c->weight_bf16[p];
+/* Parameter p from element `offset` on as a part of a product; dw: room for its gradient. */
+static het_linear_part heti_x_part(const het_unit_call *c, int p, int64_t offset, int64_t out, float *y,
+                                   const float *dy, het_gradient *dw) {
+    const float *weight = c->weight[p];
+    const uint16_t *bf16 = c->weight_bf16[p];
     const het_linear_part part = { out, weight != NULL ? weight + offset : NULL, bf16 != NULL ? bf16 + offset : NULL,
                                    NULL, NULL, y, NULL, dy, 0, dw, NULL, NULL };
-    *dw = w->c->gradient[p];
+    *dw = c->gradient[p];
     if (dw->sum != NULL) dw->sum = HETI_T_CAST(char *, dw->sum) + offset * (dw->exact && !dw->final ? 8 : 4);
-    a->part[a->parts++] = part;
+    return part;
 }
 
 /* ROUTER, where there is one: from H to P, all rows. UP: expert e's gate and up, from PICKED to A
    and B. DOWN: from U to OUT. Gradients: DL, DA and DB, DOUT. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
-    const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e], i = e - w->first;
+    const heti_x *x = &w->x;
+    const int64_t at = which == HETI_X_ROUTER ? 0 : heti_x_at(w, e), i = e - w->bound[w->member];
     float *const *t = w->t;
     het_gradient dw[2];
     het_linear_args a;
     memset(&a, 0, sizeof a);
     a.view = view;
     a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
-    a.rows = view->row_end - view->row_begin;
-    a.in = which == HETI_X_DOWN ? f : d;
+    a.rows = heti_x_rows(view);
+    a.in = which == HETI_X_DOWN ? x->f : x->d;
+    a.parts = which == HETI_X_UP ? 1 + x->gated : 1;
     a.workspace = w->c->workspace;
     if (which == HETI_X_ROUTER) {
-        if (w->x.router < 0) return HET_OK;
+        if (x->router < 0) return HET_OK;
         a.x = a.dx = t[HETI_X_H];
-        heti_x_part(w, &a, w->x.router, 0, w->x.s.experts, t[HETI_X_P], t[HETI_X_DL], dw);
+        a.part[0] = heti_x_part(w->c, x->router, 0, x->s.experts, t[HETI_X_P], t[HETI_X_DL], dw);
     } else if (which == HETI_X_DOWN) {
-        a.x = t[HETI_X_U] + at * f;
-        a.dx = t[HETI_X_DA] + at * f;
-        heti_x_part(w, &a, w->x.down, i * d, d, w->out + at * d, t[HETI_X_DOUT] + at * d, dw);
+        a.x = t[HETI_X_U] + at * x->f;
+        a.dx = t[HETI_X_DA] + at * x->f;
+        a.part[0] = heti_x_part(w->c, x->down, i * x->d * x->f, x->d, w->out + at * x->d,
+                                t[HETI_X_DOUT] + at * x->d, dw);
     } else {
-        a.x = a.dx = t[HETI_X_PICKED] + at * d;
-        for (int p = 0; p <= w->x.gated; p++)
-            heti_x_part(w, &a, w->x.matrix + p, i * f, f, t[HETI_X_A + p] + at * f, t[HETI_X_DA + p] + at * f, &dw[p]);
+        a.x = a.dx = t[HETI_X_PICKED] + at * x->d;
+        for (int p = 0; p < a.parts; p++)
+            a.part[p] = heti_x_part(w->c, x->matrix + p, i * x->f * x->d, x->f, t[HETI_X_A + p] + at * x->f,
+                                    t[HETI_X_DA + p] + at * x->f, &dw[p]);
     }
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
 /* The granules of one expert's places, as a micro-batch of their own. */
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
-    const het_view *whole = w->view;
-    const int64_t first = w->begin[e], count = w->begin[e + 1] - first;
-    int64_t at = 0, *start = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, w->t[HETI_X_GRANULE]));
+    const int64_t first = w->begin[e], end = w->begin[e + 1];
+    int64_t *start = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, w->t[HETI_X_GRANULE])), at = first;
     het_view v;
     memset(&v, 0, sizeof v);
-    for (int64_t g = whole->granule_begin; g < whole->granule_end; g++) {
-        const int64_t end = whole->host_granule_start[g + 1] - whole->row_begin, before = at;
-        while (at < count && w->row[first + at] < end) at++;
-        if (at > before) start[v.granule_end++] = before;
+    for (int64_t g = w->view->granule_begin; g < w->view->granule_end; g++) {
+        const int64_t behind = heti_x_granule(w->view, g + 1) * w->x.s.used, before = at;
+        while (at < end && w->slot[at] < behind) at++;
+        if (at > before) start[v.granule_end++] = before - first;
     }
-    start[v.granule_end] = count;
-    v.tokens = v.row_end = count;
+    v.tokens = v.row_end = start[v.granule_end] = end - first;
     v.granules = v.granule_end;
     v.granule_start = v.host_granule_start = start;
     return v;
@@ -310,7 +326,7 @@ static het_view heti_x_view(const heti_x_call *w, int64_t e) {
    cleared. */
 static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
     const int weights = kind == HET_OP_LINEAR_BACKWARD_WEIGHT;
-    for (int64_t e = w->first; e < w->end; e++) {
+    for (int64_t e = w->bound[w->member]; e < w->bound[w->member + 1]; e++) {
         const het_view view = heti_x_view(w, e);
         if (weights || view.tokens > 0) HETI_T_TRY(heti_x_product(w, kind, which, e, &view));
     }
@@ -345,18 +361,14 @@ static void heti_x_softmax(float *p, int64_t count) {
 
 /* The k largest of l, of equal ones the first, ascending by index. */
 static void heti_x_top(const float *l, const heti_x *x, int32_t *chosen) {
-    const int64_t k = x->s.used;
-    int64_t count = 0, i, least;
-    for (int64_t e = 0; e < x->s.experts; e++) {
-        if (count < k) {
-            chosen[count++] = HETI_T_CAST(int32_t, e);
-            continue;
+    for (int64_t i = 0; i < x->s.used; i++) {
+        int64_t best = -1, at = 0, before = 0; /* so many of those chosen are before e */
+        for (int64_t e = 0; e < x->s.experts; e++) {
+            if (before < i && chosen[before] == e) before++;
+            else if (best < 0 || l[e] > l[best]) best = e, at = before;
         }
-        for (least = 0, i = 1; i < k; i++) /* of equal ones the last goes */
-            if (l[chosen[i]] <= l[chosen[least]]) least = i;
-        if (!(l[e] > l[chosen[least]])) continue;
-        for (i = least; i + 1 < k; i++) chosen[i] = chosen[i + 1];
-        chosen[k - 1] = HETI_T_CAST(int32_t, e);
+        memmove(chosen + at + 1, chosen + at, HETI_T_CAST(size_t, i - at) * sizeof *chosen);
+        chosen[at] = HETI_T_CAST(int32_t, best);
     }
 }
 
@@ -386,16 +398,16 @@ static void heti_x_choose(const heti_x_call *w, int64_t r) {
     const heti_x *x = &w->x;
     const int64_t k = x->s.used;
     int32_t *chosen = w->chosen + r * k;
-    float *p = w->t[HETI_X_P] + r * x->s.experts;
+    float *p = w->t[HETI_X_P] + r * x->s.experts, *gates = w->t[HETI_X_GATES] + r * k;
     if (x->router < 0) {
         heti_x_hash(w->c->view->token[w->c->view->row_begin + r], w->c->unit->layer, x, chosen);
-        for (int64_t i = 0; i < k; i++) w->gates[r * k + i] = 1.0f / HETI_T_CAST(float, k);
+        for (int64_t i = 0; i < k; i++) gates[i] = 1.0f / HETI_T_CAST(float, k);
         return;
     }
     heti_x_top(p, x, chosen);
     heti_x_softmax(p, x->s.experts);
     for (int64_t i = 0; i < k; i++)
-        w->gates[r * k + i] = HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / heti_x_divisor(x, p, chosen));
+        gates[i] = HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / heti_x_divisor(x, p, chosen));
 }
 
 /* ceil(capacity k rows / E), without what the capacity's rounding to a float adds; at most rows. */
@@ -410,7 +422,7 @@ static int64_t heti_x_places(const heti_x *x, int64_t rows) {
    nothing, or the bits of their gates, which are in the order of the gates. -1: not e's. */
 static int64_t heti_x_key(const heti_x_call *w, int64_t slot, int32_t e) {
     uint32_t bits = 0;
-    if (w->x.s.drop == HET_DROP_PROBABILITY) memcpy(&bits, &w->gates[slot], sizeof bits);
+    if (w->x.s.drop == HET_DROP_PROBABILITY) memcpy(&bits, &w->t[HETI_X_GATES][slot], sizeof bits);
     return w->chosen[slot] == e ? HETI_T_CAST(int64_t, bits) : -1;
 }
 
@@ -435,16 +447,15 @@ static void heti_x_count(const heti_x_call *w, int64_t begin, int64_t end, int64
     for (int64_t i = begin; i < end; i++) count[heti_x_expert(w->chosen[i])]++;
 }
 
-/* Experts and gates of the rank's own rows, from logits in P. */
+/* Experts and gates of own rows, from logits in P. */
 static void heti_x_route(const heti_x_call *w) {
     const heti_x *x = &w->x;
     const het_view *v = w->c->view;
-    const int64_t *start = v->host_granule_start;
     const int64_t k = x->s.used;
     het_experts_counts *counts = w->c->training && !w->c->again && x->s.counts ? x->s.counts + w->c->unit->layer : NULL;
     int64_t count[HETRAIN_MAX_EXPERTS];
     for (int64_t g = v->granule_begin; g < v->granule_end; g++) {
-        const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
+        const int64_t begin = heti_x_granule(v, g), end = heti_x_granule(v, g + 1);
         const int64_t places = x->s.capacity > 0 && w->c->training ? heti_x_places(x, end - begin) : end - begin;
         for (int64_t r = begin; r < end; r++) heti_x_choose(w, r);
         heti_x_count(w, begin * k, end * k, count);
@@ -458,38 +469,45 @@ static void heti_x_route(const heti_x_call *w) {
     }
 }
 
-/* Places by expert, of one by row. */
+/* Whether row r of the team has an expert of member m. */
+static int heti_x_has(const heti_x_call *w, int64_t r, int64_t m) {
+    const int64_t k = w->x.s.used;
+    int any = 0;
+    for (int64_t i = r * k; i < (r + 1) * k; i++) any |= w->routes[i] >= w->bound[m] && w->routes[i] < w->bound[m + 1];
+    return any;
+}
+
+/* What follows from the routes of all rows: begin, slot, came, and place. */
 static void heti_x_order(heti_x_call *w) {
-    const int64_t k = w->x.s.used, slots = heti_x_rows(w) * k;
+    const int64_t k = w->x.s.used, e_count = w->x.s.experts, rows = heti_x_rows(w->view);
+    const int64_t own = (w->c->view->row_begin - w->view->row_begin) * k, owns = w->c->rows * k;
     int64_t next[HETRAIN_MAX_EXPERTS];
-    HETI_T_CLEAR(w->begin, w->x.s.experts + 1);
-    for (int64_t i = 0; i < slots; i++)
-        if (w->chosen[i] >= w->first && w->chosen[i] < w->end) w->begin[w->chosen[i] + 1]++;
-    for (int64_t e = 0; e < w->x.s.experts; e++) {
-        w->begin[e + 1] += w->begin[e];
-        next[e] = w->begin[e];
-    }
-    for (int64_t i = 0; i < slots; i++) {
-        const int there = w->chosen[i] >= w->first && w->chosen[i] < w->end;
-        w->place[i] = there ? HETI_T_CAST(int32_t, next[w->chosen[i]]++) : -1;
-        if (there) w->row[w->place[i]] = HETI_T_CAST(int32_t, i / k);
+    int32_t result = 0, come = 0;
+    HETI_T_CLEAR(w->begin, e_count + 1);
+    for (int64_t i = 0; i < rows * k; i++)
+        if (w->routes[i] >= 0) w->begin[w->routes[i] + 1]++;
+    for (int64_t e = 0; e < e_count; e++) w->begin[e + 1] += w->begin[e];
+    HETI_T_COPY(next, w->begin, e_count);
+    for (int64_t i = 0; i < rows * k; i++)
+        if (w->routes[i] >= 0) w->slot[next[w->routes[i]]++] = HETI_T_CAST(int32_t, i);
+    for (int64_t i = 0; i < owns; i++) w->place[i] = -1;
+    for (int64_t i = 0; i < w->begin[e_count]; i++)
+        if (w->slot[i] >= own && w->slot[i] < own + owns) w->place[w->slot[i] - own] = result++;
+    for (int64_t r = 0; r < rows; r++) {
+        w->came[r] = come;
+        come += w->team == NULL || heti_x_has(w, r, w->member);
     }
 }
 
 /* ---- picking and mixing: rows of D floats, to places and back ---- */
 
-/* places = gate * rows; gates NULL: 1. Of a team's rows only those with a place are there. */
-static void heti_x_pick(const heti_x_call *w, int all, const float *gates, const float *rows, float *places) {
-    const int64_t d = w->x.d, k = w->x.s.used;
-    for (int64_t r = 0; r < heti_x_rows(w); r++) {
-        int there = all;
-        for (int64_t i = r * k; i < (r + 1) * k; i++) {
-            const float gate = gates != NULL ? gates[i] : 1.0f;
-            if (w->place[i] < 0) continue;
-            for (int64_t j = 0; j < d; j++) places[w->place[i] * d + j] = gate * rows[j];
-            there = 1;
-        }
-        rows += there ? d : 0;
+/* places = gate * rows; gates NULL: 1. */
+static void heti_x_pick(const heti_x_call *w, const float *gates, const float *rows, float *places) {
+    const int64_t d = w->x.d, end = w->begin[w->bound[w->member + 1]];
+    for (int64_t i = w->begin[w->bound[w->member]]; i < end; i++) {
+        const float gate = gates != NULL ? gates[w->slot[i]] : 1.0f;
+        const float *row = rows + w->came[w->slot[i] / w->x.s.used] * d;
+        for (int64_t j = 0; j < d; j++) *places++ = gate * row[j];
     }
 }
 
@@ -497,7 +515,7 @@ static void heti_x_pick(const heti_x_call *w, int all, const float *gates, const
    floats is exact, rounded once. gates NULL: 1; last NULL: nothing. */
 static void heti_x_mix(const heti_x_call *w, const float *gates, const float *places, const float *last, float *rows) {
     const int64_t d = w->x.d, k = w->x.s.used;
-    for (int64_t r = 0; r < heti_x_rows(w); r++)
+    for (int64_t r = 0; r < w->c->rows; r++)
         for (int64_t j = 0; j < d; j++) {
             double sum = 0;
             for (int64_t i = r * k; i < (r + 1) * k; i++) {
@@ -530,7 +548,7 @@ static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, c
     for (int64_t i = 0; i < k; i++) {
         const int32_t place = w->place[r * k + i];
         dg[i] = place < 0 ? 0 : heti_x_dot(dy, w->t[HETI_X_OUT] + place * x->d, x->d);
-        mean = fma(dg[i], HETI_T_CAST(double, w->gates[r * k + i]), mean);
+        mean = fma(dg[i], HETI_T_CAST(double, w->t[HETI_X_GATES][r * k + i]), mean);
     }
     if (x->s.renormalize != HET_YES) mean = 0;
     for (int64_t i = 0; i < k; i++)
@@ -545,11 +563,10 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
     const heti_x *x = &w->x;
     const double scale = HETI_T_CAST(double, x->s.auxiliary) * HETI_T_CAST(double, w->c->scalars->inverse_weight);
     const het_view *v = w->c->view;
-    const int64_t *start = v->host_granule_start;
     int64_t count[HETRAIN_MAX_EXPERTS];
     double balance[HETRAIN_MAX_EXPERTS];
     for (int64_t g = v->granule_begin; g < v->granule_end; g++) {
-        const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
+        const int64_t begin = heti_x_granule(v, g), end = heti_x_granule(v, g + 1);
         heti_x_count(w, begin * x->s.used, end * x->s.used, count);
         for (int64_t e = 0; e < x->s.experts; e++)
             balance[e] = scale * (HETI_T_CAST(double, count[e] * x->s.experts) /
@@ -573,18 +590,6 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
    together in one place and crosses as one message. From a node of A members to one of B go B
    messages, not A B. */
 
-/* Own rows with all experts, and the rows of all members with the rank's: the same where it has
-   all. */
-typedef struct heti_x_calls {
-    heti_x_call own, divided;
-    heti_x_call *mine;        /* one of these */
-    const het_team *team;     /* NULL: it has all */
-    int64_t bound[HETRAIN_MAX_TEAM + 1]; /* member m has experts [bound[m], bound[m + 1]) */
-    int two_hops;
-    /* Rows from one member to another: of an exchange, and of each of its hops. */
-    int32_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM], rows[2][HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM];
-} heti_x_calls;
-
 /* By share, one at least: as heti_member_columns in hetrain.h divides a parameter by `piece`. */
 static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t experts, int64_t *bound) {
     double before = 0, all = 0;
@@ -598,79 +603,58 @@ static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t 
     }
 }
 
-/* How many of the experts that row r of the team has are member m's. */
-static int64_t heti_x_chosen_of(const heti_x_calls *w, int64_t r, int64_t m) {
-    const int64_t k = w->mine->x.s.used;
-    const int32_t *chosen = w->mine->chosen + r * k;
-    int64_t count = 0;
-    for (int64_t i = 0; i < k; i++) count += chosen[i] >= w->bound[m] && chosen[i] < w->bound[m + 1];
-    return count;
-}
-
-/* Rows of the team that member m has begin here. */
-static int64_t heti_x_first(const heti_x_calls *w, int64_t m) { return w->team->row[m] - w->mine->view->row_begin; }
-
-/* How many rows go from one member to another: out, those with experts there; back, what its
-   experts have made. */
-static int32_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int64_t to) {
-    const int64_t owner = back ? to : from, end = heti_x_first(w, owner + 1);
-    int64_t count = 0;
-    for (int64_t r = heti_x_first(w, owner); r < end; r++) {
-        const int64_t choices = heti_x_chosen_of(w, r, back ? from : to);
-        count += back ? choices : choices > 0;
+/* There are two hops if the members of every node follow each other, there are several nodes, and
+   one has two. */
+static void heti_x_find_nodes(heti_x_call *w, const int64_t *node, int64_t members) {
+    int64_t nodes = 0;
+    for (int64_t m = 0; m < members; m++) {
+        w->node_begin[m] = m > 0 && node[m] == node[m - 1] ? w->node_begin[m - 1] : m;
+        w->node_size[w->node_begin[m]]++;
+        if (w->node_begin[m] == m) nodes++;
+        for (int64_t i = 0; i < w->node_begin[m]; i++)
+            if (node[i] == node[m]) return;
     }
-    return HETI_T_CAST(int32_t, count);
-}
-
-/* Packs what goes to member `to`: out, of own rows; back, of the team's places, by expert. */
-static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float *from, float *packed) {
-    const int64_t d = w->own.x.d, owner = back ? to : w->team->member;
-    const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1);
-    const int64_t count = back ? w->mine->begin[w->mine->end] : end - first;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t r = back ? w->mine->row[i] : first + i;
-        if (r < first || r >= end || (!back && heti_x_chosen_of(w, r, to) == 0)) continue;
-        HETI_T_COPY(packed, from + i * d, d);
-        packed += d;
-    }
-}
-
-/* ---- an exchange, in one hop or two ---- */
-
-/* Whether the members of every node follow each other, there are several nodes, and one has two. */
-static int heti_x_has_nodes(const int64_t *node, int64_t members) {
-    int64_t m, i, nodes = 1;
-    for (m = 1; m < members; m++) {
-        if (node[m] == node[m - 1]) continue;
-        for (i = 0; i < m; i++)
-            if (node[i] == node[m]) return 0;
-        nodes++;
-    }
-    return nodes > 1 && nodes < members;
+    w->two_hops = nodes > 1 && nodes < members;
 }
 
 /* Whom rows reach in the first of two hops: of the sender's node the member with the receiver's
    place in its own node. Inside a node, and where there is one hop, the receiver. */
-static int64_t heti_x_via(const heti_x_calls *w, int64_t from, int64_t to) {
-    const int64_t *node = w->own.c->info->team->node;
-    int64_t begin = from, end = from, place = 0;
-    if (!w->two_hops || node[from] == node[to]) return to;
-    while (begin > 0 && node[begin - 1] == node[from]) begin--;
-    while (end < w->team->members && node[end] == node[from]) end++;
-    while (place < to && node[to - place - 1] == node[to]) place++;
-    return begin + place % (end - begin);
+static int64_t heti_x_via(const heti_x_call *w, int64_t sender, int64_t receiver) {
+    const int64_t here = w->node_begin[sender], there = w->node_begin[receiver];
+    return !w->two_hops || here == there ? receiver : here + (receiver - there) % w->node_size[here];
 }
 
-/* What member `to` gets in a hop, by first sender, then by last receiver. The second hop's `from`
-   has all that passes in the same order. */
-static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
-    const int64_t members = w->team->members, me = w->team->member;
+/* Rows of the team that member m has begin here. */
+static int64_t heti_x_first(const heti_x_call *w, int64_t m) { return w->team->row[m] - w->view->row_begin; }
+
+/* Packs what one member has for another: out, own rows with experts there; back, what its experts
+   have made of the other's rows. Returns how many rows; packed NULL: they are only counted. */
+static int64_t heti_x_pack(const heti_x_call *w, int back, int64_t sender, int64_t receiver, const float *from,
+                           float *packed) {
+    const int64_t d = w->x.d, owner = back ? receiver : sender;
+    const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1);
+    const int64_t begin = back ? w->begin[w->bound[sender]] : first;
+    const int64_t behind = back ? w->begin[w->bound[sender + 1]] : end;
+    int64_t count = 0;
+    for (int64_t i = begin; i < behind; i++) {
+        const int64_t r = back ? w->slot[i] / w->x.s.used : i;
+        if (r < first || r >= end || !(back || heti_x_has(w, r, receiver))) continue;
+        if (packed != NULL) HETI_T_COPY(packed + count * d, from + (i - begin) * d, d);
+        count++;
+    }
+    return count;
+}
+
+/* What member `to` gets in a hop, by sender, then by receiver. The second hop's `from` has all that
+   passes in the same order. */
+static void heti_x_pack_hop(const heti_x_call *w, int back, int hop, int64_t to, const float *from, float *packed) {
+    const int64_t members = w->team->members;
     for (int64_t i = 0; i < members * members; i++) {
         const int64_t sender = i / members, receiver = i % members, via = heti_x_via(w, sender, receiver);
-        const int64_t floats = w->traffic[sender][receiver] * w->own.x.d;
-        if (me != (hop == 0 ? sender : via)) continue;
+        const int64_t floats = w->traffic[sender][receiver] * w->x.d;
+        if (w->member != (hop == 0 ? sender : via)) continue;
         if (to == (hop == 0 ? via : receiver)) {
-            if (hop == 0) heti_x_pack(w, back, receiver, from, packed);
+            if (hop == 0) (void)heti_x_pack(w, back, sender, receiver, from, packed);
             else HETI_T_COPY(packed, from, floats);
             packed += floats;
         }
@@ -680,41 +664,40 @@ static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to
 
 /* In round s a member sends to the one s behind it. Boxes are runs of what is sent, one member's
    behind the other's. What comes lies by sender: senders have runs of rows, and of experts. */
-static het_result heti_x_hop(const heti_x_calls *w, int back, int hop, const float *from, float *to) {
-    const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
+static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const float *from, float *to) {
+    const int64_t d = w->x.d, members = w->team->members, me = w->member;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
     for (int64_t s = 0; s < members; s++) {
-        const int64_t before = (me + members - s) % members;
-        float *here = to, *sent = w->own.t[HETI_X_SENT];
+        float *here = to, *sent = w->t[HETI_X_SENT];
         int64_t count = 0;
-        for (int64_t m = 0; m < before; m++) here += w->rows[hop][m][me] * d;
+        for (int64_t m = 0; m < (me + members - s) % members; m++) here += w->hop[hop][m][me] * d;
         if (s == 0) sent = here;
         heti_x_pack_hop(w, back, hop, (me + s) % members, from, sent);
         for (int64_t m = 0; m < members && s > 0; m++) {
-            const int64_t other = (m + s) % members, rows = w->rows[hop][m][other];
+            const int64_t other = (m + s) % members, rows = w->hop[hop][m][other];
             const het_box box = { count, count + rows, 0, d };
             have[m] = want[other] = box;
             count += rows;
         }
-        if (count > 0) HETI_T_TRY(w->team->move(w->own.c, sent, have, d, here, want, d));
+        if (count > 0) HETI_T_TRY(w->team->move(w->c, sent, have, d, here, want, d));
     }
     return HET_OK;
 }
 
 /* In a team own *rows go out, or (back) what was made of them comes to their places: *rows are then
    `to`. */
-static het_result heti_x_exchange(heti_x_calls *w, int back, const float **rows, float *to) {
+static het_result heti_x_exchange(heti_x_call *w, int back, const float **rows, float *to) {
     if (w->team == NULL) return HET_OK;
-    memset(w->rows, 0, sizeof w->rows);
+    memset(w->hop, 0, sizeof w->hop);
     for (int64_t i = 0; i < w->team->members; i++)
         for (int64_t j = 0; j < w->team->members; j++) {
             const int64_t via = heti_x_via(w, i, j);
-            w->traffic[i][j] = heti_x_traffic(w, back, i, j);
-            w->rows[0][i][via] += w->traffic[i][j];
-            w->rows[1][via][j] += w->traffic[i][j];
+            w->traffic[i][j] = heti_x_pack(w, back, i, j, NULL, NULL);
+            w->hop[0][i][via] += w->traffic[i][j];
+            w->hop[1][via][j] += w->traffic[i][j];
         }
     for (int hop = 0; hop <= w->two_hops; hop++) {
-        float *there = hop == w->two_hops ? to : w->own.t[HETI_X_RELAY];
+        float *there = hop == w->two_hops ? to : w->t[HETI_X_RELAY];
         HETI_T_TRY(heti_x_hop(w, back, hop, *rows, there));
         *rows = there;
     }
@@ -722,120 +705,111 @@ static het_result heti_x_exchange(heti_x_calls *w, int back, const float **rows,
 }
 
 /* All rows of a tensor of which each member of a team has its own. */
-static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
-    const int64_t k = w->own.x.s.used;
+static het_result heti_x_gather(const heti_x_call *w, float *own, float *all) {
+    const int64_t k = w->x.s.used;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
     if (w->team == NULL) return HET_OK;
     for (int64_t m = 0; m < w->team->members; m++) {
         const het_box part = { w->team->row[m], w->team->row[m + 1], 0, k };
-        const het_box whole = { w->mine->view->row_begin, w->mine->view->row_end, 0, k };
+        const het_box whole = { w->view->row_begin, w->view->row_end, 0, k };
         have[m] = part;
         want[m] = whole;
     }
-    return w->team->move(w->own.c, own, have, k, all, want, k);
+    return w->team->move(w->c, own, have, k, all, want, k);
 }
 
 /* ---- the calls ---- */
 
-static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
-    const het_team_limits *team = c->info->team;
-    heti_x_call *own = &w->own, *mine = &w->divided;
-    memset(w, 0, sizeof *w);
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &own->x, NULL));
-    w->mine = own;
-    own->c = c;
-    own->view = c->view;
-    own->end = own->x.s.experts;
-    own->t = c->tensor;
-    own->chosen = heti_x_integers(c->tensor[HETI_X_CHOSEN]);
-    own->place = heti_x_integers(c->tensor[HETI_X_PLACE]);
-    own->row = heti_x_integers(c->tensor[HETI_X_ROW]);
-    own->gates = c->tensor[HETI_X_GATES];
-    own->out = c->tensor[HETI_X_OUT];
-    if (team == NULL || team->plan == NULL) return HET_OK;
-    heti_x_bounds(team->plan, team->members, own->x.s.experts, w->bound);
-    w->two_hops = heti_x_has_nodes(team->node, team->members);
-    w->team = c->team;
-    w->mine = mine;
-    *mine = *own;
-    mine->view = c->team->view;
-    mine->first = w->bound[team->member];
-    mine->end = w->bound[team->member + 1];
-    mine->chosen = heti_x_integers(c->tensor[HETI_X_ROUTES]);
-    mine->place = heti_x_integers(c->tensor[HETI_X_PLACES]);
-    mine->gates = c->tensor[HETI_X_SHARES];
-    mine->out = c->tensor[HETI_X_PICKED];
-    return HET_OK;
+/* The limits of a team by columns, or NULL. */
+static const het_team_limits *heti_x_team(const het_unit_info *info) {
+    return info->team != NULL && info->team->plan != NULL ? info->team : NULL;
 }
 
-/* Places of own rows; of the team's, whose ROW stays. */
-static void heti_x_orders(heti_x_calls *w) {
-    heti_x_order(&w->own);
-    if (w->team != NULL) heti_x_order(w->mine);
+static het_result heti_x_open(const het_unit_call *c, heti_x_call *w) {
+    const het_team_limits *team = heti_x_team(c->info);
+    float *const *t = c->tensor;
+    memset(w, 0, sizeof *w);
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &w->x, NULL));
+    w->c = c;
+    w->view = c->view;
+    w->t = t;
+    w->chosen = w->routes = heti_x_integers(t[HETI_X_CHOSEN]);
+    w->slot = heti_x_integers(t[HETI_X_SLOT]);
+    w->came = heti_x_integers(t[HETI_X_CAME]);
+    w->place = heti_x_integers(t[HETI_X_PLACE]);
+    w->out = t[HETI_X_OUT];
+    w->bound[1] = w->x.s.experts;
+    if (team == NULL) return HET_OK;
+    w->team = c->team;
+    w->view = c->team->view;
+    w->member = team->member;
+    w->routes = heti_x_integers(t[HETI_X_ROUTES]);
+    w->out = t[HETI_X_PICKED];
+    heti_x_bounds(team->plan, team->members, w->x.s.experts, w->bound);
+    heti_x_find_nodes(w, team->node, team->members);
+    return HET_OK;
 }
 
 static het_result heti_x_forward(const het_unit_call *c) {
     float *const *t = c->tensor;
     const float *rows = t[HETI_X_H];
-    heti_x_calls w;
+    heti_x_call w;
     HETI_T_TRY(heti_x_open(c, &w));
-    HETI_T_TRY(heti_x_norm(&w.own, HET_OP_NORM_FORWARD));
-    HETI_T_TRY(heti_x_product(&w.own, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
-    heti_x_route(&w.own);
+    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD));
+    HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
+    heti_x_route(&w);
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_CHOSEN], t[HETI_X_ROUTES]));
-    heti_x_orders(&w);
-    HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_CAME]));
-    heti_x_pick(w.mine, w.team == NULL, NULL, rows, t[HETI_X_PICKED]);
-    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_UP));
-    HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
-    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
-    rows = w.mine->out;
+    heti_x_order(&w);
+    HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_ROWS]));
+    heti_x_pick(&w, NULL, rows, t[HETI_X_PICKED]);
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_UP));
+    HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
+    rows = w.out;
     HETI_T_TRY(heti_x_exchange(&w, 1, &rows, t[HETI_X_OUT]));
-    heti_x_mix(&w.own, w.own.gates, rows, NULL, t[HETI_X_H]);
-    return heti_x_dropout(&w.own, 1);
+    heti_x_mix(&w, t[HETI_X_GATES], rows, NULL, t[HETI_X_H]);
+    return heti_x_dropout(&w, 1);
 }
 
 static het_result heti_x_backward_input(const het_unit_call *c) {
     const int drops = c->training && c->unit->model->dropout > 0;
     float *const *t = c->tensor;
     const float *rows = drops ? t[HETI_X_H] : c->d_out[0];
-    heti_x_calls w;
-    heti_x_call *own = &w.own;
+    heti_x_call w;
     HETI_T_TRY(heti_x_open(c, &w));
-    heti_x_orders(&w);
-    if (drops) HETI_T_TRY(heti_x_dropout(own, 0));
-    if (own->x.router >= 0) heti_x_logits(own, rows);
+    heti_x_order(&w);
+    if (drops) HETI_T_TRY(heti_x_dropout(&w, 0));
+    if (w.x.router >= 0) heti_x_logits(&w, rows);
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_GATES], t[HETI_X_SHARES]));
     HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_PICKED]));
-    heti_x_pick(w.mine, w.team == NULL, w.mine->gates, rows, t[HETI_X_DOUT]);
-    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
-    HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_BACKWARD));
-    HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
+    heti_x_pick(&w, t[w.team != NULL ? HETI_X_SHARES : HETI_X_GATES], rows, t[HETI_X_DOUT]);
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
+    HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_BACKWARD));
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
     rows = t[HETI_X_PICKED]; /* gradients of h */
     HETI_T_TRY(heti_x_exchange(&w, 1, &rows, t[HETI_X_OUT]));
-    HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
-    heti_x_mix(own, NULL, rows, own->x.router < 0 ? NULL : t[HETI_X_H], t[HETI_X_DH]);
-    if (own->x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * own->x.d) * sizeof(float));
-    return heti_x_norm(own, HET_OP_NORM_BACKWARD_INPUT);
+    HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
+    heti_x_mix(&w, NULL, rows, w.x.router < 0 ? NULL : t[HETI_X_H], t[HETI_X_DH]);
+    if (w.x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * w.x.d) * sizeof(float));
+    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_INPUT);
 }
 
 static het_result heti_x_backward_weight(const het_unit_call *c) {
     float *const *t = c->tensor;
     int trained = 0;
-    heti_x_calls w;
-    heti_x_call *own = &w.own;
+    heti_x_call w;
     HETI_T_TRY(heti_x_open(c, &w));
-    heti_x_orders(&w);
-    HETI_T_TRY(heti_x_norm(own, HET_OP_NORM_FORWARD)); /* h again */
-    for (int p = own->x.matrix; p <= own->x.down; p++) trained |= c->gradient[p].sum != NULL;
+    heti_x_order(&w);
+    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD)); /* h again */
+    for (int p = w.x.matrix; p <= w.x.down; p++) trained |= c->gradient[p].sum != NULL;
     if (trained) {
-        heti_x_pick(w.mine, w.team == NULL, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
-        HETI_T_TRY(heti_x_activation(w.mine, HET_OP_ACTIVATION_FORWARD));
-        HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
-        HETI_T_TRY(heti_x_products(w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
+        heti_x_pick(&w, NULL, t[w.team != NULL ? HETI_X_ROWS : HETI_X_H], t[HETI_X_PICKED]);
+        HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
+        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
+        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
     }
-    HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
-    return heti_x_norm(own, HET_OP_NORM_BACKWARD_WEIGHT);
+    HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
+    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_WEIGHT);
 }
 
 /* ---- describing ---- */
@@ -891,14 +865,16 @@ static het_result heti_x_parameters(const heti_x *x, const het_unit_info *mlp, h
 
 /* A member of a team has places for all rows of the team with its experts; OUT is for its own. */
 static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
-    const het_team_limits *team = info->team != NULL && info->team->plan != NULL ? info->team : NULL;
+    const het_team_limits *team = heti_x_team(info);
     const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts;
     const int32_t g = team != NULL;
-    int64_t bound[HETRAIN_MAX_TEAM + 1], k = used, relay = 1, f, b;
+    int64_t k = used, relay = 1, f, b;
     if (team != NULL) {
-        if (heti_x_has_nodes(team->node, team->members)) relay = used * d;
-        heti_x_bounds(team->plan, team->members, x->s.experts, bound);
-        k = bound[team->member + 1] - bound[team->member];
+        heti_x_call w;
+        heti_x_bounds(team->plan, team->members, x->s.experts, w.bound);
+        heti_x_find_nodes(&w, team->node, team->members);
+        k = w.bound[team->member + 1] - w.bound[team->member];
+        if (w.two_hops) relay = used * d;
         if (k > used) k = used;
     }
     f = k * x->f;
@@ -907,14 +883,14 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
         const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
             { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
             { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
-            { "place", used, HET_KEEP_CALL, 0 }, { "row", used, HET_KEEP_CALL, g }, { "granule", 4, HET_KEEP_CALL, g },
+            { "slot", used, HET_KEEP_CALL, g }, { "came", 1, HET_KEEP_CALL, g }, { "place", used, HET_KEEP_CALL, 0 },
+            { "granule", 4, HET_KEEP_CALL, g },
             { "picked", k * d, HET_KEEP_CALL, g }, { "a", f, HET_KEEP_WEIGHT, g }, { "b", b, HET_KEEP_WEIGHT, g },
             { "u", f, HET_KEEP_CALL, g }, { "out", used * d, HET_KEEP_INPUT, 0 },
             { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g },
             { "db", b, HET_KEEP_GRADIENT, g }, { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 },
             { "routes", used, HET_KEEP_WEIGHT, 1 }, { "shares", used, HET_KEEP_CALL, 1 },
-            { "places", used, HET_KEEP_CALL, 1 },
-            { "came", d, HET_KEEP_WEIGHT, 1 }, { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 },
+            { "rows", d, HET_KEEP_WEIGHT, 1 }, { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 },
             { "relay", relay, HET_KEEP_CALL, 1 } };
         HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
     }
@@ -926,8 +902,7 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     heti_x x;
     HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
-    if (info->team != NULL && info->team->plan != NULL && info->team->members > x.s.experts)
-        return HET_ERR_UNSUPPORTED;
+    if (heti_x_team(info) != NULL && info->team->members > x.s.experts) return HET_ERR_UNSUPPORTED;
     HETI_T_TRY(heti_x_describe_parts(unit, &x, &mlp, &router));
     HETI_T_TRY(heti_x_parameters(&x, &mlp, info));
     heti_x_tensors(&x, info);
