@@ -163,14 +163,13 @@ typedef struct heti_x_call {
     int32_t *slot;            /* [k n] by place, what is there: all choices but dropped ones, by expert */
     int32_t *came;            /* [n] which of the rows that came it is */
     int32_t *place;           /* [n][k] of own choices: where their results come, by expert; -1: dropped */
-    float *out;               /* where the products' results go */
+    int made;                 /* the tensor with the experts' results */
     int64_t begin[HETRAIN_MAX_EXPERTS + 1]; /* expert e has places [begin[e], begin[e + 1]) */
     int64_t bound[HETRAIN_MAX_TEAM + 1];    /* member m has experts [bound[m], bound[m + 1]) */
     /* Of two hops: where the members of m's node begin, and how many they are. */
     int two_hops;
     int64_t node_begin[HETRAIN_MAX_TEAM], node_size[HETRAIN_MAX_TEAM];
-    /* Rows from one member to another: of an exchange, and of each of its hops. */
-    int64_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM], hop[2][HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM];
+    int64_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM]; /* rows of an exchange from a member to another */
 } heti_x_call;
 
 /* ---- settings ---- */
@@ -211,8 +210,6 @@ static het_result heti_x_settle(const het_experts *experts, const het_model_desc
 }
 
 static int32_t *heti_x_integers(float *tensor) { return HETI_T_CAST(int32_t *, HETI_T_CAST(void *, tensor)); }
-
-static int64_t heti_x_rows(const het_view *view) { return view->row_end - view->row_begin; }
 
 /* Where granule g begins among the rows of a view. */
 static int64_t heti_x_granule(const het_view *view, int64_t g) { return view->host_granule_start[g] - view->row_begin; }
@@ -272,36 +269,32 @@ static het_linear_part heti_x_part(const het_unit_call *c, int p, int64_t offset
     return part;
 }
 
-/* ROUTER, where there is one: from H to P, all rows. UP: expert e's gate and up, from PICKED to A
-   and B. DOWN: from U to OUT. Gradients: DL, DA and DB, DOUT. */
+/* ROUTER, where there is one: of all own rows. UP: expert e's gate and up. DOWN. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
     const heti_x *x = &w->x;
-    const int64_t at = which == HETI_X_ROUTER ? 0 : heti_x_at(w, e), i = e - w->bound[w->member];
-    float *const *t = w->t;
+    const int tensor[3][4] = { { HETI_X_H, HETI_X_H, HETI_X_P, HETI_X_DL }, /* x, dx, y, dy */
+                               { HETI_X_PICKED, HETI_X_PICKED, HETI_X_A, HETI_X_DA },
+                               { HETI_X_U, HETI_X_DA, w->made, HETI_X_DOUT } };
+    const int parameter[3] = { x->router, x->matrix, x->down };
+    const int64_t in = which == HETI_X_DOWN ? x->f : x->d;
+    const int64_t out = which == HETI_X_ROUTER ? x->s.experts : which == HETI_X_UP ? x->f : x->d;
+    const int64_t at = which == HETI_X_ROUTER ? 0 : heti_x_at(w, e);
+    const int64_t offset = which == HETI_X_ROUTER ? 0 : (e - w->bound[w->member]) * out * in;
     het_gradient dw[2];
     het_linear_args a;
+    if (parameter[which] < 0) return HET_OK;
     memset(&a, 0, sizeof a);
     a.view = view;
     a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
-    a.rows = heti_x_rows(view);
-    a.in = which == HETI_X_DOWN ? x->f : x->d;
+    a.rows = view->row_end - view->row_begin;
+    a.in = in;
     a.parts = which == HETI_X_UP ? 1 + x->gated : 1;
+    a.x = w->t[tensor[which][0]] + at * in;
+    a.dx = w->t[tensor[which][1]] + at * in;
     a.workspace = w->c->workspace;
-    if (which == HETI_X_ROUTER) {
-        if (x->router < 0) return HET_OK;
-        a.x = a.dx = t[HETI_X_H];
-        a.part[0] = heti_x_part(w->c, x->router, 0, x->s.experts, t[HETI_X_P], t[HETI_X_DL], dw);
-    } else if (which == HETI_X_DOWN) {
-        a.x = t[HETI_X_U] + at * x->f;
-        a.dx = t[HETI_X_DA] + at * x->f;
-        a.part[0] = heti_x_part(w->c, x->down, i * x->d * x->f, x->d, w->out + at * x->d,
-                                t[HETI_X_DOUT] + at * x->d, dw);
-    } else {
-        a.x = a.dx = t[HETI_X_PICKED] + at * x->d;
-        for (int p = 0; p < a.parts; p++)
-            a.part[p] = heti_x_part(w->c, x->matrix + p, i * x->f * x->d, x->f, t[HETI_X_A + p] + at * x->f,
-                                    t[HETI_X_DA + p] + at * x->f, &dw[p]);
-    }
+    for (int i = 0; i < a.parts; i++)
+        a.part[i] = heti_x_part(w->c, parameter[which] + i, offset, out, w->t[tensor[which][2] + i] + at * out,
+                                w->t[tensor[which][3] + i] + at * out, &dw[i]);
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
@@ -479,7 +472,7 @@ static int heti_x_has(const heti_x_call *w, int64_t r, int64_t m) {
 
 /* What follows from the routes of all rows: begin, slot, came, and place. */
 static void heti_x_order(heti_x_call *w) {
-    const int64_t k = w->x.s.used, e_count = w->x.s.experts, rows = heti_x_rows(w->view);
+    const int64_t k = w->x.s.used, e_count = w->x.s.experts, rows = w->view->row_end - w->view->row_begin;
     const int64_t own = (w->c->view->row_begin - w->view->row_begin) * k, owns = w->c->rows * k;
     int64_t next[HETRAIN_MAX_EXPERTS];
     int32_t result = 0, come = 0;
@@ -617,11 +610,14 @@ static void heti_x_find_nodes(heti_x_call *w, const int64_t *node, int64_t membe
     w->two_hops = nodes > 1 && nodes < members;
 }
 
-/* Whom rows reach in the first of two hops: of the sender's node the member with the receiver's
-   place in its own node. Inside a node, and where there is one hop, the receiver. */
-static int64_t heti_x_via(const heti_x_call *w, int64_t sender, int64_t receiver) {
+/* Where rows are before a hop: they begin with the sender, end with the receiver, and between two
+   hops are with that member of the sender's node which has the receiver's place in its own node, or,
+   inside a node, with the receiver, as behind the first hop where it is the only one. */
+static int64_t heti_x_stop(const heti_x_call *w, int hop, int64_t sender, int64_t receiver) {
     const int64_t here = w->node_begin[sender], there = w->node_begin[receiver];
-    return !w->two_hops || here == there ? receiver : here + (receiver - there) % w->node_size[here];
+    if (hop == 0) return sender;
+    if (hop == 2 || !w->two_hops || here == there) return receiver;
+    return here + (receiver - there) % w->node_size[here];
 }
 
 /* Rows of the team that member m has begin here. */
@@ -650,10 +646,10 @@ static int64_t heti_x_pack(const heti_x_call *w, int back, int64_t sender, int64
 static void heti_x_pack_hop(const heti_x_call *w, int back, int hop, int64_t to, const float *from, float *packed) {
     const int64_t members = w->team->members;
     for (int64_t i = 0; i < members * members; i++) {
-        const int64_t sender = i / members, receiver = i % members, via = heti_x_via(w, sender, receiver);
+        const int64_t sender = i / members, receiver = i % members;
         const int64_t floats = w->traffic[sender][receiver] * w->x.d;
-        if (w->member != (hop == 0 ? sender : via)) continue;
-        if (to == (hop == 0 ? via : receiver)) {
+        if (heti_x_stop(w, hop, sender, receiver) != w->member) continue;
+        if (heti_x_stop(w, hop + 1, sender, receiver) == to) {
             if (hop == 0) (void)heti_x_pack(w, back, sender, receiver, from, packed);
             else HETI_T_COPY(packed, from, floats);
             packed += floats;
@@ -666,18 +662,22 @@ static void heti_x_pack_hop(const heti_x_call *w, int back, int hop, int64_t to,
    behind the other's. What comes lies by sender: senders have runs of rows, and of experts. */
 static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const float *from, float *to) {
     const int64_t d = w->x.d, members = w->team->members, me = w->member;
+    int64_t rows[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM] = { { 0 } };
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    for (int64_t i = 0; i < members; i++)
+        for (int64_t j = 0; j < members; j++)
+            rows[heti_x_stop(w, hop, i, j)][heti_x_stop(w, hop + 1, i, j)] += w->traffic[i][j];
     for (int64_t s = 0; s < members; s++) {
         float *here = to, *sent = w->t[HETI_X_SENT];
         int64_t count = 0;
-        for (int64_t m = 0; m < (me + members - s) % members; m++) here += w->hop[hop][m][me] * d;
+        for (int64_t m = 0; m < (me + members - s) % members; m++) here += rows[m][me] * d;
         if (s == 0) sent = here;
         heti_x_pack_hop(w, back, hop, (me + s) % members, from, sent);
         for (int64_t m = 0; m < members && s > 0; m++) {
-            const int64_t other = (m + s) % members, rows = w->hop[hop][m][other];
-            const het_box box = { count, count + rows, 0, d };
+            const int64_t other = (m + s) % members;
+            const het_box box = { count, count + rows[m][other], 0, d };
             have[m] = want[other] = box;
-            count += rows;
+            count = box.row_end;
         }
         if (count > 0) HETI_T_TRY(w->team->move(w->c, sent, have, d, here, want, d));
     }
@@ -687,16 +687,10 @@ static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const floa
 /* In a team own *rows go out, or (back) what was made of them comes to their places: *rows are then
    `to`. */
 static het_result heti_x_exchange(heti_x_call *w, int back, const float **rows, float *to) {
-    if (w->team == NULL) return HET_OK;
-    memset(w->hop, 0, sizeof w->hop);
-    for (int64_t i = 0; i < w->team->members; i++)
-        for (int64_t j = 0; j < w->team->members; j++) {
-            const int64_t via = heti_x_via(w, i, j);
-            w->traffic[i][j] = heti_x_pack(w, back, i, j, NULL, NULL);
-            w->hop[0][i][via] += w->traffic[i][j];
-            w->hop[1][via][j] += w->traffic[i][j];
-        }
-    for (int hop = 0; hop <= w->two_hops; hop++) {
+    const int64_t members = w->team != NULL ? w->team->members : 0;
+    for (int64_t i = 0; i < members; i++)
+        for (int64_t j = 0; j < members; j++) w->traffic[i][j] = heti_x_pack(w, back, i, j, NULL, NULL);
+    for (int hop = 0; hop <= w->two_hops && members > 0; hop++) {
         float *there = hop == w->two_hops ? to : w->t[HETI_X_RELAY];
         HETI_T_TRY(heti_x_hop(w, back, hop, *rows, there));
         *rows = there;
@@ -706,16 +700,15 @@ static het_result heti_x_exchange(heti_x_call *w, int back, const float **rows, 
 
 /* All rows of a tensor of which each member of a team has its own. */
 static het_result heti_x_gather(const heti_x_call *w, float *own, float *all) {
-    const int64_t k = w->x.s.used;
+    const het_box whole = { w->view->row_begin, w->view->row_end, 0, w->x.s.used };
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
     if (w->team == NULL) return HET_OK;
     for (int64_t m = 0; m < w->team->members; m++) {
-        const het_box part = { w->team->row[m], w->team->row[m + 1], 0, k };
-        const het_box whole = { w->view->row_begin, w->view->row_end, 0, k };
-        have[m] = part;
-        want[m] = whole;
+        have[m] = want[m] = whole;
+        have[m].row_begin = w->team->row[m];
+        have[m].row_end = w->team->row[m + 1];
     }
-    return w->team->move(w->c, own, have, k, all, want, k);
+    return w->team->move(w->c, own, have, w->x.s.used, all, want, w->x.s.used);
 }
 
 /* ---- the calls ---- */
@@ -725,28 +718,30 @@ static const het_team_limits *heti_x_team(const het_unit_info *info) {
     return info->team != NULL && info->team->plan != NULL ? info->team : NULL;
 }
 
+/* What the rank has in a team by columns: some of the experts, all rows. */
+static void heti_x_join(heti_x_call *w, const het_team_limits *team) {
+    w->made = HETI_X_PICKED;
+    w->member = team->member;
+    heti_x_bounds(team->plan, team->members, w->x.s.experts, w->bound);
+    heti_x_find_nodes(w, team->node, team->members);
+}
+
 static het_result heti_x_open(const het_unit_call *c, heti_x_call *w) {
-    const het_team_limits *team = heti_x_team(c->info);
     float *const *t = c->tensor;
     memset(w, 0, sizeof *w);
     HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &w->x, NULL));
+    w->team = heti_x_team(c->info) != NULL ? c->team : NULL;
     w->c = c;
-    w->view = c->view;
+    w->view = w->team != NULL ? w->team->view : c->view;
     w->t = t;
-    w->chosen = w->routes = heti_x_integers(t[HETI_X_CHOSEN]);
+    w->chosen = heti_x_integers(t[HETI_X_CHOSEN]);
+    w->routes = heti_x_integers(t[w->team != NULL ? HETI_X_ROUTES : HETI_X_CHOSEN]);
     w->slot = heti_x_integers(t[HETI_X_SLOT]);
     w->came = heti_x_integers(t[HETI_X_CAME]);
     w->place = heti_x_integers(t[HETI_X_PLACE]);
-    w->out = t[HETI_X_OUT];
+    w->made = HETI_X_OUT;
     w->bound[1] = w->x.s.experts;
-    if (team == NULL) return HET_OK;
-    w->team = c->team;
-    w->view = c->team->view;
-    w->member = team->member;
-    w->routes = heti_x_integers(t[HETI_X_ROUTES]);
-    w->out = t[HETI_X_PICKED];
-    heti_x_bounds(team->plan, team->members, w->x.s.experts, w->bound);
-    heti_x_find_nodes(w, team->node, team->members);
+    if (w->team != NULL) heti_x_join(w, c->info->team);
     return HET_OK;
 }
 
@@ -765,20 +760,19 @@ static het_result heti_x_forward(const het_unit_call *c) {
     HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_UP));
     HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
     HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
-    rows = w.out;
+    rows = t[w.made];
     HETI_T_TRY(heti_x_exchange(&w, 1, &rows, t[HETI_X_OUT]));
     heti_x_mix(&w, t[HETI_X_GATES], rows, NULL, t[HETI_X_H]);
     return heti_x_dropout(&w, 1);
 }
 
 static het_result heti_x_backward_input(const het_unit_call *c) {
-    const int drops = c->training && c->unit->model->dropout > 0;
     float *const *t = c->tensor;
-    const float *rows = drops ? t[HETI_X_H] : c->d_out[0];
+    const float *rows = t[HETI_X_H];
     heti_x_call w;
     HETI_T_TRY(heti_x_open(c, &w));
     heti_x_order(&w);
-    if (drops) HETI_T_TRY(heti_x_dropout(&w, 0));
+    HETI_T_TRY(heti_x_dropout(&w, 0));
     if (w.x.router >= 0) heti_x_logits(&w, rows);
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_GATES], t[HETI_X_SHARES]));
     HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_PICKED]));
@@ -837,84 +831,73 @@ static het_result heti_x_describe_parts(const het_unit *unit, const heti_x *x, h
     return het_program_end(p);
 }
 
-/* Norm, router, gate, up, down. An expert is divided as a whole. */
+/* Norm, router, gate, up, down, like an MLP's but for the router. An expert is divided as a whole. */
 static het_result heti_x_parameters(const heti_x *x, const het_unit_info *mlp, het_unit_info *info) {
     static const char *const heti_x_names[4] = { "gate", "gate_proj", "up_proj", "down_proj" };
-    const int at[4] = { x->router, x->gated ? x->matrix : -1, x->down - 1, x->down };
-    const int norms = x->bias < 0 ? 1 : 2;
-    for (int i = 0; i < norms; i++) info->parameter[i] = mlp->parameter[i];
-    for (int i = 0; i < 4; i++) {
-        het_parameter_desc *to = &info->parameter[at[i] < 0 ? 0 : at[i]];
+    info->parameters = x->down + 1;
+    for (int p = 0; p <= x->down; p++) {
+        const int expert = p >= x->matrix;
+        het_parameter_desc *to = &info->parameter[p];
         heti_t_text t;
         char *end;
-        if (at[i] < 0) continue;
-        *to = mlp->parameter[i == 0 ? norms : at[i] - x->matrix + norms];
+        *to = mlp->parameter[expert && x->router >= 0 ? p - 1 : p];
+        if (p == 0 || p == x->bias) continue;
         if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
         end[5] = 0;
         t = heti_t_text_behind(to->name, sizeof to->name);
-        if (i > 0) heti_t_format(&t, "experts.0-%d.", x->s.experts - 1);
-        heti_t_format(&t, "%s.weight", heti_x_names[i]);
+        if (expert) heti_t_format(&t, "experts.0-%d.", x->s.experts - 1);
+        heti_t_format(&t, "%s.weight", heti_x_names[expert ? 3 - (x->down - p) : 0]);
         to->int8 = 0; /* floats are made of int8: an expert begins anywhere in its blocks */
-        to->divide = i > 0;
-        to->piece = i > 0 ? HETI_T_CAST(int32_t, to->rows) : 0;
-        to->rows = i > 0 ? x->s.experts * to->rows : x->s.experts;
+        to->divide = expert;
+        to->piece = expert ? HETI_T_CAST(int32_t, to->rows) : 0;
+        to->rows = expert ? x->s.experts * to->rows : x->s.experts;
     }
-    info->parameters = x->down + 1;
     return HET_OK;
 }
 
 /* A member of a team has places for all rows of the team with its experts; OUT is for its own. */
-static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
-    const het_team_limits *team = heti_x_team(info);
-    const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts;
-    const int32_t g = team != NULL;
-    int64_t k = used, relay = 1, f, b;
-    if (team != NULL) {
-        heti_x_call w;
-        heti_x_bounds(team->plan, team->members, x->s.experts, w.bound);
-        heti_x_find_nodes(&w, team->node, team->members);
-        k = w.bound[team->member + 1] - w.bound[team->member];
-        if (w.two_hops) relay = used * d;
-        if (k > used) k = used;
-    }
-    f = k * x->f;
-    b = x->gated ? f : 1;
-    {
-        const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
-            { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
-            { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
-            { "slot", used, HET_KEEP_CALL, g }, { "came", 1, HET_KEEP_CALL, g }, { "place", used, HET_KEEP_CALL, 0 },
-            { "granule", 4, HET_KEEP_CALL, g },
-            { "picked", k * d, HET_KEEP_CALL, g }, { "a", f, HET_KEEP_WEIGHT, g }, { "b", b, HET_KEEP_WEIGHT, g },
-            { "u", f, HET_KEEP_CALL, g }, { "out", used * d, HET_KEEP_INPUT, 0 },
-            { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g },
-            { "db", b, HET_KEEP_GRADIENT, g }, { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 },
-            { "routes", used, HET_KEEP_WEIGHT, 1 }, { "shares", used, HET_KEEP_CALL, 1 },
-            { "rows", d, HET_KEEP_WEIGHT, 1 }, { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 },
-            { "relay", relay, HET_KEEP_CALL, 1 } };
-        HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
-    }
-    info->tensors = team != NULL ? HETI_X_TEAM_TENSORS : HETI_X_TENSORS;
+static void heti_x_tensors(const heti_x_call *w, het_unit_info *info) {
+    const heti_x *x = &w->x;
+    const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts, relay = w->two_hops ? used * d : 1;
+    const int64_t experts = w->bound[w->member + 1] - w->bound[w->member], k = experts < used ? experts : used;
+    const int64_t f = k * x->f, b = x->gated ? f : 1;
+    const int32_t g = heti_x_team(info) != NULL;
+    const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
+        { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
+        { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
+        { "slot", used, HET_KEEP_CALL, g }, { "came", 1, HET_KEEP_CALL, g }, { "place", used, HET_KEEP_CALL, 0 },
+        { "granule", 4, HET_KEEP_CALL, g }, { "picked", k * d, HET_KEEP_CALL, g }, { "a", f, HET_KEEP_WEIGHT, g },
+        { "b", b, HET_KEEP_WEIGHT, g }, { "u", f, HET_KEEP_CALL, g }, { "out", used * d, HET_KEEP_INPUT, 0 },
+        { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g }, { "db", b, HET_KEEP_GRADIENT, g },
+        { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 }, { "routes", used, HET_KEEP_WEIGHT, 1 },
+        { "shares", used, HET_KEEP_CALL, 1 }, { "rows", d, HET_KEEP_WEIGHT, 1 },
+        { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 }, { "relay", relay, HET_KEEP_CALL, 1 } };
+    HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
+    info->tensors = g ? HETI_X_TEAM_TENSORS : HETI_X_TENSORS;
 }
 
 static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     het_unit_info mlp = *info, router;
-    heti_x x;
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &x, NULL));
+    heti_x_call w;
+    const het_experts *s = &w.x.s;
+    memset(&w, 0, sizeof w);
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w.x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
-    if (heti_x_team(info) != NULL && info->team->members > x.s.experts) return HET_ERR_UNSUPPORTED;
-    HETI_T_TRY(heti_x_describe_parts(unit, &x, &mlp, &router));
-    HETI_T_TRY(heti_x_parameters(&x, &mlp, info));
-    heti_x_tensors(&x, info);
+    if (heti_x_team(info) != NULL && info->team->members > s->experts) return HET_ERR_UNSUPPORTED;
+    w.bound[1] = s->experts;
+    if (heti_x_team(info) != NULL) heti_x_join(&w, info->team);
+    HETI_T_TRY(heti_x_describe_parts(unit, &w.x, &mlp, &router));
+    HETI_T_TRY(heti_x_parameters(&w.x, &mlp, info));
+    heti_x_tensors(&w, info);
     info->workspace = mlp.workspace > router.workspace ? mlp.workspace : router.workspace;
     info->out_streams = info->teams = 1;
-    info->out_width[0] = x.d;
+    info->out_width[0] = w.x.d;
     info->input_keep = HET_KEEP_WEIGHT;
-    info->flops_forward = (x.router < 0 ? 0 : router.flops_forward) + HETI_T_CAST(double, x.s.used) * mlp.flops_forward;
+    info->flops_forward = (w.x.router < 0 ? 0 : router.flops_forward) + HETI_T_CAST(double, s->used) * mlp.flops_forward;
     info->flops_input = info->flops_weight = info->flops_forward;
     for (int way = 0; way < 2; way++) { /* experts, or gates; a row for each choice, out and back */
-        info->gather_bytes[way] = 4 * HETI_T_CAST(double, x.s.used);
-        info->exchange_bytes[way] = 8 * HETI_T_CAST(double, x.s.used * x.d);
+        info->gather_bytes[way] = 4 * HETI_T_CAST(double, s->used);
+        info->exchange_bytes[way] = 8 * HETI_T_CAST(double, s->used * w.x.d);
     }
     return HET_OK;
 }
