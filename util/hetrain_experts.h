@@ -155,9 +155,9 @@ typedef struct heti_x {
 typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
-    const het_team *team;     /* by columns; NULL: the rank has all experts, of own rows */
+    int divided;              /* among the members of a team; 0: the rank has all experts, of own rows */
+    int64_t member;           /* its number in the team, 0 */
     const het_view *view;     /* of the team's rows, or own */
-    int64_t member;           /* of the team, 0 */
     float *const *t;          /* the tensors; as what they are: */
     int32_t *chosen, *routes; /* [n][k] experts ascending; dropped: -1 - expert. Of own rows; of all */
     int32_t *slot;            /* [k n] by place, what is there: all choices but dropped ones, by expert */
@@ -488,7 +488,7 @@ static void heti_x_order(heti_x_call *w) {
         if (w->slot[i] >= own && w->slot[i] < own + owns) w->place[w->slot[i] - own] = result++;
     for (int64_t r = 0; r < rows; r++) {
         w->came[r] = come;
-        come += w->team == NULL || heti_x_has(w, r, w->member);
+        come += !w->divided || heti_x_has(w, r, w->member);
     }
 }
 
@@ -621,7 +621,7 @@ static int64_t heti_x_stop(const heti_x_call *w, int hop, int64_t sender, int64_
 }
 
 /* Rows of the team that member m has begin here. */
-static int64_t heti_x_first(const heti_x_call *w, int64_t m) { return w->team->row[m] - w->view->row_begin; }
+static int64_t heti_x_first(const heti_x_call *w, int64_t m) { return w->c->team->row[m] - w->view->row_begin; }
 
 /* Packs what one member has for another: out, own rows with experts there; back, what its experts
    have made of the other's rows. Returns how many rows; packed NULL: they are only counted. */
@@ -644,7 +644,7 @@ static int64_t heti_x_pack(const heti_x_call *w, int back, int64_t sender, int64
 /* What member `to` gets in a hop, by sender, then by receiver. The second hop's `from` has all that
    passes in the same order. */
 static void heti_x_pack_hop(const heti_x_call *w, int back, int hop, int64_t to, const float *from, float *packed) {
-    const int64_t members = w->team->members;
+    const int64_t members = w->c->team->members;
     for (int64_t i = 0; i < members * members; i++) {
         const int64_t sender = i / members, receiver = i % members;
         const int64_t floats = w->traffic[sender][receiver] * w->x.d;
@@ -661,7 +661,7 @@ static void heti_x_pack_hop(const heti_x_call *w, int back, int hop, int64_t to,
 /* In round s a member sends to the one s behind it. Boxes are runs of what is sent, one member's
    behind the other's. What comes lies by sender: senders have runs of rows, and of experts. */
 static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const float *from, float *to) {
-    const int64_t d = w->x.d, members = w->team->members, me = w->member;
+    const int64_t d = w->x.d, members = w->c->team->members, me = w->member;
     int64_t rows[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM] = { { 0 } };
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
     for (int64_t i = 0; i < members; i++)
@@ -679,7 +679,7 @@ static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const floa
             have[m] = want[other] = box;
             count = box.row_end;
         }
-        if (count > 0) HETI_T_TRY(w->team->move(w->c, sent, have, d, here, want, d));
+        if (count > 0) HETI_T_TRY(w->c->team->move(w->c, sent, have, d, here, want, d));
     }
     return HET_OK;
 }
@@ -687,7 +687,7 @@ static het_result heti_x_hop(const heti_x_call *w, int back, int hop, const floa
 /* In a team own *rows go out, or (back) what was made of them comes to their places: *rows are then
    `to`. */
 static het_result heti_x_exchange(heti_x_call *w, int back, const float **rows, float *to) {
-    const int64_t members = w->team != NULL ? w->team->members : 0;
+    const int64_t members = w->divided ? w->c->team->members : 0;
     for (int64_t i = 0; i < members; i++)
         for (int64_t j = 0; j < members; j++) w->traffic[i][j] = heti_x_pack(w, back, i, j, NULL, NULL);
     for (int hop = 0; hop <= w->two_hops && members > 0; hop++) {
@@ -702,46 +702,42 @@ static het_result heti_x_exchange(heti_x_call *w, int back, const float **rows, 
 static het_result heti_x_gather(const heti_x_call *w, float *own, float *all) {
     const het_box whole = { w->view->row_begin, w->view->row_end, 0, w->x.s.used };
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    if (w->team == NULL) return HET_OK;
-    for (int64_t m = 0; m < w->team->members; m++) {
+    if (!w->divided) return HET_OK;
+    for (int64_t m = 0; m < w->c->team->members; m++) {
         have[m] = want[m] = whole;
-        have[m].row_begin = w->team->row[m];
-        have[m].row_end = w->team->row[m + 1];
+        have[m].row_begin = w->c->team->row[m];
+        have[m].row_end = w->c->team->row[m + 1];
     }
-    return w->team->move(w->c, own, have, w->x.s.used, all, want, w->x.s.used);
+    return w->c->team->move(w->c, own, have, w->x.s.used, all, want, w->x.s.used);
 }
 
 /* ---- the calls ---- */
 
-/* The limits of a team by columns, or NULL. */
-static const het_team_limits *heti_x_team(const het_unit_info *info) {
-    return info->team != NULL && info->team->plan != NULL ? info->team : NULL;
-}
-
-/* What the rank has in a team by columns: some of the experts, all rows. */
-static void heti_x_join(heti_x_call *w, const het_team_limits *team) {
-    w->made = HETI_X_PICKED;
+/* What follows from settings and team, without a call. */
+static het_result heti_x_begin(heti_x_call *w, const het_unit *unit, const het_team_limits *team) {
+    memset(w, 0, sizeof *w);
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w->x, NULL));
+    w->divided = team != NULL && team->plan != NULL;
+    w->made = w->divided ? HETI_X_PICKED : HETI_X_OUT;
+    w->bound[1] = w->x.s.experts;
+    if (!w->divided) return HET_OK;
+    if (team->members > w->x.s.experts) return HET_ERR_UNSUPPORTED;
     w->member = team->member;
     heti_x_bounds(team->plan, team->members, w->x.s.experts, w->bound);
     heti_x_find_nodes(w, team->node, team->members);
+    return HET_OK;
 }
 
 static het_result heti_x_open(const het_unit_call *c, heti_x_call *w) {
-    float *const *t = c->tensor;
-    memset(w, 0, sizeof *w);
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &w->x, NULL));
-    w->team = heti_x_team(c->info) != NULL ? c->team : NULL;
+    HETI_T_TRY(heti_x_begin(w, c->unit, c->info->team));
     w->c = c;
-    w->view = w->team != NULL ? w->team->view : c->view;
-    w->t = t;
-    w->chosen = heti_x_integers(t[HETI_X_CHOSEN]);
-    w->routes = heti_x_integers(t[w->team != NULL ? HETI_X_ROUTES : HETI_X_CHOSEN]);
-    w->slot = heti_x_integers(t[HETI_X_SLOT]);
-    w->came = heti_x_integers(t[HETI_X_CAME]);
-    w->place = heti_x_integers(t[HETI_X_PLACE]);
-    w->made = HETI_X_OUT;
-    w->bound[1] = w->x.s.experts;
-    if (w->team != NULL) heti_x_join(w, c->info->team);
+    w->t = c->tensor;
+    w->view = w->divided ? c->team->view : c->view;
+    w->chosen = heti_x_integers(w->t[HETI_X_CHOSEN]);
+    w->routes = heti_x_integers(w->t[w->divided ? HETI_X_ROUTES : HETI_X_CHOSEN]);
+    w->slot = heti_x_integers(w->t[HETI_X_SLOT]);
+    w->came = heti_x_integers(w->t[HETI_X_CAME]);
+    w->place = heti_x_integers(w->t[HETI_X_PLACE]);
     return HET_OK;
 }
 
@@ -776,7 +772,7 @@ static het_result heti_x_backward_input(const het_unit_call *c) {
     if (w.x.router >= 0) heti_x_logits(&w, rows);
     HETI_T_TRY(heti_x_gather(&w, t[HETI_X_GATES], t[HETI_X_SHARES]));
     HETI_T_TRY(heti_x_exchange(&w, 0, &rows, t[HETI_X_PICKED]));
-    heti_x_pick(&w, t[w.team != NULL ? HETI_X_SHARES : HETI_X_GATES], rows, t[HETI_X_DOUT]);
+    heti_x_pick(&w, t[w.divided ? HETI_X_SHARES : HETI_X_GATES], rows, t[HETI_X_DOUT]);
     HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
     HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_BACKWARD));
     HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
@@ -797,7 +793,7 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
     HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD)); /* h again */
     for (int p = w.x.matrix; p <= w.x.down; p++) trained |= c->gradient[p].sum != NULL;
     if (trained) {
-        heti_x_pick(&w, NULL, t[w.team != NULL ? HETI_X_ROWS : HETI_X_H], t[HETI_X_PICKED]);
+        heti_x_pick(&w, NULL, t[w.divided ? HETI_X_ROWS : HETI_X_H], t[HETI_X_PICKED]);
         HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
         HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
         HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
@@ -861,7 +857,7 @@ static void heti_x_tensors(const heti_x_call *w, het_unit_info *info) {
     const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts, relay = w->two_hops ? used * d : 1;
     const int64_t experts = w->bound[w->member + 1] - w->bound[w->member], k = experts < used ? experts : used;
     const int64_t f = k * x->f, b = x->gated ? f : 1;
-    const int32_t g = heti_x_team(info) != NULL;
+    const int32_t g = w->divided;
     const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
         { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
         { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
@@ -880,12 +876,8 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     het_unit_info mlp = *info, router;
     heti_x_call w;
     const het_experts *s = &w.x.s;
-    memset(&w, 0, sizeof w);
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w.x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
-    if (heti_x_team(info) != NULL && info->team->members > s->experts) return HET_ERR_UNSUPPORTED;
-    w.bound[1] = s->experts;
-    if (heti_x_team(info) != NULL) heti_x_join(&w, info->team);
+    HETI_T_TRY(heti_x_begin(&w, unit, info->team));
     HETI_T_TRY(heti_x_describe_parts(unit, &w.x, &mlp, &router));
     HETI_T_TRY(heti_x_parameters(&w.x, &mlp, info));
     heti_x_tensors(&w, info);
