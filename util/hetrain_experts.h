@@ -130,8 +130,8 @@ extern "C" {
 #define HETI_X_ADD(p, value) ((void)(*(p) += (value)))
 #endif
 
-/* Tensors of the unit. H: h, or sums of rows. SLOT, CAME, PLACE, GRANULE: numbers (below). A: what the
-   activation is of, gate or up; B: up, where there is a gate. */
+/* Tensors of the unit. H: h, or sums of rows. SLOT, CAME, PLACE: heti_x_call's; GRANULE: where an
+   expert's granules begin. A: what the activation is of, gate or up; B: up, where there is a gate. */
 enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_SLOT, HETI_X_CAME,
        HETI_X_PLACE, HETI_X_GRANULE, HETI_X_PICKED, HETI_X_A, HETI_X_B, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA,
        HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
@@ -151,13 +151,14 @@ typedef struct heti_x {
 } heti_x;
 
 /* A call. A choice is a row and one of its k experts; its slot is k times the row, and the number
-   of the expert among them. Own rows are the rank's; `view` has those of all who share its experts. */
+   of the expert among them. Own rows are the rank's; all rows are those of its team, if it has one
+   by columns. */
 typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
     int divided;              /* among the members of a team; 0: the rank has all experts, of own rows */
     int64_t member;           /* its number in the team, 0 */
-    const het_view *view;     /* of the team's rows, or own */
+    const het_view *view;     /* of all rows */
     float *const *t;          /* the tensors; as what they are: */
     int32_t *chosen, *routes; /* [n][k] experts ascending; dropped: -1 - expert. Of own rows; of all */
     int32_t *slot;            /* [k n] by place, what is there: all choices but dropped ones, by expert */
@@ -214,7 +215,7 @@ static int32_t *heti_x_integers(float *tensor) { return HETI_T_CAST(int32_t *, H
 /* Where granule g begins among the rows of a view. */
 static int64_t heti_x_granule(const het_view *view, int64_t g) { return view->host_granule_start[g] - view->row_begin; }
 
-/* Place e's first place among those of the member's experts. */
+/* Expert e's first place among those of the member's experts. */
 static int64_t heti_x_at(const heti_x_call *w, int64_t e) { return w->begin[e] - w->begin[w->bound[w->member]]; }
 
 /* ---- ops ---- */
@@ -406,9 +407,8 @@ static void heti_x_choose(const heti_x_call *w, int64_t r) {
 /* ceil(capacity k rows / E), without what the capacity's rounding to a float adds; at most rows. */
 static int64_t heti_x_places(const heti_x *x, int64_t rows) {
     const double all = HETI_T_CAST(double, x->s.capacity) * (1 - 1e-6) * HETI_T_CAST(double, x->s.used * rows);
-    const double share = all / HETI_T_CAST(double, x->s.experts);
-    const int64_t whole = share < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, share) : rows;
-    return HETI_T_CAST(double, whole) < share && whole < rows ? whole + 1 : whole;
+    const double places = ceil(all / HETI_T_CAST(double, x->s.experts));
+    return places < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, places) : rows;
 }
 
 /* What decides which of expert e's choices find a place, larger ones first, then the first ones:
@@ -474,15 +474,13 @@ static int heti_x_has(const heti_x_call *w, int64_t r, int64_t m) {
 static void heti_x_order(heti_x_call *w) {
     const int64_t k = w->x.s.used, e_count = w->x.s.experts, rows = w->view->row_end - w->view->row_begin;
     const int64_t own = (w->c->view->row_begin - w->view->row_begin) * k, owns = w->c->rows * k;
-    int64_t next[HETRAIN_MAX_EXPERTS];
     int32_t result = 0, come = 0;
     HETI_T_CLEAR(w->begin, e_count + 1);
     for (int64_t i = 0; i < rows * k; i++)
-        if (w->routes[i] >= 0) w->begin[w->routes[i] + 1]++;
-    for (int64_t e = 0; e < e_count; e++) w->begin[e + 1] += w->begin[e];
-    HETI_T_COPY(next, w->begin, e_count);
-    for (int64_t i = 0; i < rows * k; i++)
-        if (w->routes[i] >= 0) w->slot[next[w->routes[i]]++] = HETI_T_CAST(int32_t, i);
+        if (w->routes[i] >= 0) w->begin[w->routes[i]]++;
+    for (int64_t e = 0; e < e_count; e++) w->begin[e + 1] += w->begin[e]; /* the ends; they move down to the begins */
+    for (int64_t i = rows * k - 1; i >= 0; i--)
+        if (w->routes[i] >= 0) w->slot[--w->begin[w->routes[i]]] = HETI_T_CAST(int32_t, i);
     for (int64_t i = 0; i < owns; i++) w->place[i] = -1;
     for (int64_t i = 0; i < w->begin[e_count]; i++)
         if (w->slot[i] >= own && w->slot[i] < own + owns) w->place[w->slot[i] - own] = result++;
@@ -805,7 +803,8 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
 /* ---- describing ---- */
 
 /* What an MLP of the experts' width says, without biases and factors, and a linear unit, the router:
-   the parameters, the workspace, the flops. Their values are floats, as those of a team are. */
+   the parameters, the workspace, the flops. Their values are floats, as those of a team are. Their
+   programs end with this call. */
 static het_result heti_x_describe_parts(const het_unit *unit, const heti_x *x, het_unit_info *mlp,
                                         het_unit_info *router) {
     het_model_desc model = *unit->model;
@@ -885,7 +884,8 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     info->out_streams = info->teams = 1;
     info->out_width[0] = w.x.d;
     info->input_keep = HET_KEEP_WEIGHT;
-    info->flops_forward = (w.x.router < 0 ? 0 : router.flops_forward) + HETI_T_CAST(double, s->used) * mlp.flops_forward;
+    info->flops_forward = HETI_T_CAST(double, s->used) * mlp.flops_forward;
+    if (w.x.router >= 0) info->flops_forward += router.flops_forward;
     info->flops_input = info->flops_weight = info->flops_forward;
     for (int way = 0; way < 2; way++) { /* experts, or gates; a row for each choice, out and back */
         info->gather_bytes[way] = 4 * HETI_T_CAST(double, s->used);
