@@ -131,7 +131,8 @@ extern "C" {
 #endif
 
 /* Tensors of the unit. H: h, or sums of rows. SLOT, CAME, PLACE: heti_x_call's; GRANULE: where an
-   expert's granules begin. A: what the activation is of, gate or up; B: up, where there is a gate. */
+   expert's granules begin. A: what the activation is of, gate or up; B: up, where there is a
+   gate. */
 enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_SLOT, HETI_X_CAME,
        HETI_X_PLACE, HETI_X_GRANULE, HETI_X_PICKED, HETI_X_A, HETI_X_B, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA,
        HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
@@ -407,8 +408,9 @@ static void heti_x_choose(const heti_x_call *w, int64_t r) {
 /* ceil(capacity k rows / E), without what the capacity's rounding to a float adds; at most rows. */
 static int64_t heti_x_places(const heti_x *x, int64_t rows) {
     const double all = HETI_T_CAST(double, x->s.capacity) * (1 - 1e-6) * HETI_T_CAST(double, x->s.used * rows);
-    const double places = ceil(all / HETI_T_CAST(double, x->s.experts));
-    return places < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, places) : rows;
+    const double share = all / HETI_T_CAST(double, x->s.experts);
+    const int64_t whole = share < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, share) : rows;
+    return HETI_T_CAST(double, whole) < share && whole < rows ? whole + 1 : whole;
 }
 
 /* What decides which of expert e's choices find a place, larger ones first, then the first ones:
@@ -594,23 +596,21 @@ static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t 
     }
 }
 
-/* There are two hops if the members of every node follow each other, there are several nodes, and
-   one has two. */
+/* A node: members of one process that follow each other. There are two hops if there are several
+   nodes, and one has two members. */
 static void heti_x_find_nodes(heti_x_call *w, const int64_t *node, int64_t members) {
     int64_t nodes = 0;
     for (int64_t m = 0; m < members; m++) {
         w->node_begin[m] = m > 0 && node[m] == node[m - 1] ? w->node_begin[m - 1] : m;
         w->node_size[w->node_begin[m]]++;
-        if (w->node_begin[m] == m) nodes++;
-        for (int64_t i = 0; i < w->node_begin[m]; i++)
-            if (node[i] == node[m]) return;
+        nodes += w->node_begin[m] == m;
     }
     w->two_hops = nodes > 1 && nodes < members;
 }
 
-/* Where rows are before a hop: they begin with the sender, end with the receiver, and between two
-   hops are with that member of the sender's node which has the receiver's place in its own node, or,
-   inside a node, with the receiver, as behind the first hop where it is the only one. */
+/* Where rows are before a hop. They begin with the sender and end with the receiver. Between two
+   hops they are with the member of the sender's node that has the receiver's place in its own node;
+   inside a node, and behind a hop that is the only one, with the receiver. */
 static int64_t heti_x_stop(const heti_x_call *w, int hop, int64_t sender, int64_t receiver) {
     const int64_t here = w->node_begin[sender], there = w->node_begin[receiver];
     if (hop == 0) return sender;
@@ -802,8 +802,8 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
 
 /* ---- describing ---- */
 
-/* What an MLP of the experts' width says, without biases and factors, and a linear unit, the router:
-   the parameters, the workspace, the flops. Their values are floats, as those of a team are. Their
+/* What an MLP of the experts' width says, without biases and factors, and a linear unit, the
+   router: parameters, workspace, flops. Their values are floats, as those of a team are. Their
    programs end with this call. */
 static het_result heti_x_describe_parts(const het_unit *unit, const heti_x *x, het_unit_info *mlp,
                                         het_unit_info *router) {
@@ -826,7 +826,7 @@ static het_result heti_x_describe_parts(const het_unit *unit, const heti_x *x, h
     return het_program_end(p);
 }
 
-/* Norm, router, gate, up, down, like an MLP's but for the router. An expert is divided as a whole. */
+/* Norm, router, gate, up, down, like an MLP's but for the router. Experts are divided as wholes. */
 static het_result heti_x_parameters(const heti_x *x, const het_unit_info *mlp, het_unit_info *info) {
     static const char *const heti_x_names[4] = { "gate", "gate_proj", "up_proj", "down_proj" };
     info->parameters = x->down + 1;
