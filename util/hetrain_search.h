@@ -2375,32 +2375,25 @@ typedef struct heti_s_form {
     const char *lacks;
 } heti_s_form;
 
-/* "het_cluster_read: byte 71, "speed" is -2, not above 0"; value NULL: a rule for the key. What is
-   wrong with the JSON goes before. */
-static het_result heti_s_bad_value(const heti_s_reader *r, size_t at, const char *key, const char *quote,
-                                   const char *value, const char *rule) {
-    const het_json *json = &r->json;
-    if (json->rule != NULL) at = json->rule_at, value = NULL, rule = json->rule;
-    if (value == NULL)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%p\": %s", r->call, at, key, strlen(key), rule);
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%p\" is %s%p%s, not %s", r->call, at, key, strlen(key),
-                       quote, value, strlen(value), quote, rule);
+/* "het_cluster_read: byte 71, "speed" is -2, not above 0": `format` is of what stands behind the
+   key. What is wrong with the JSON goes before. */
+static het_result heti_s_bad_value(const heti_s_reader *r, size_t at, const char *key, const char *format, ...) {
+    char wrong[512];
+    heti_t_text text = heti_t_text_in(wrong, sizeof wrong);
+    va_list arguments;
+    va_start(arguments, format);
+    if (r->json.rule == NULL) heti_t_format_list(&text, format, arguments);
+    else heti_t_format(&text, ": %s", r->json.rule), at = r->json.rule_at;
+    va_end(arguments);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%p\"%s", r->call, at, key, strlen(key), wrong);
 }
 
 static het_result heti_s_bad_at(const heti_s_reader *r, size_t at, const char *key, const char *rule) {
-    return heti_s_bad_value(r, at, key, "", NULL, rule);
+    return heti_s_bad_value(r, at, key, ": %s", rule);
 }
 
 static het_result heti_s_bad(const heti_s_reader *r, const char *key, const char *rule) {
-    return heti_s_bad_value(r, r->json.at, key, "", NULL, rule);
-}
-
-static het_result heti_s_bad_number(const heti_s_reader *r, size_t at, const char *key, double value,
-                                    const char *rule) {
-    char room[41];
-    heti_t_text text = heti_t_text_in(room, sizeof room);
-    heti_t_real(&text, value);
-    return heti_s_bad_value(r, at, key, "", room, rule);
+    return heti_s_bad_at(r, r->json.at, key, rule);
 }
 
 /* Goes through an object, whose keys are read into the fields of `to`; `what`: for errors before
@@ -2448,7 +2441,7 @@ static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void
     const size_t at = r->json.at;
     double *value = HETI_T_CAST(double *, to);
     if (!het_json_real(&r->json, value) || (*value >= 0 && *value <= 1e30)) return HET_OK;
-    return heti_s_bad_number(r, at, key->name, *value, "from 0 to 1e30");
+    return heti_s_bad_value(r, at, key->name, " is %r, not from 0 to 1e30", *value);
 }
 
 /* So many numbers as the key says, in an array; three are a curve. */
@@ -2474,14 +2467,10 @@ static het_result heti_s_read_truth(heti_s_reader *r, const heti_s_key *key, voi
 }
 
 static het_result heti_s_read_range(heti_s_reader *r, const char *key, int64_t least, int64_t most, int64_t *value) {
-    char room[24], range[64];
-    heti_t_text text = heti_t_text_in(room, sizeof room), rule = heti_t_text_in(range, sizeof range);
     const size_t at = r->json.at;
     if (!het_json_integer(&r->json, value)) return heti_s_bad(r, key, "");
     if (*value >= least && *value <= most) return HET_OK;
-    heti_t_integer(&text, *value);
-    heti_t_format(&rule, "from %d to %d", least, most);
-    return heti_s_bad_value(r, at, key, "", room, range);
+    return heti_s_bad_value(r, at, key, " is %d, not from %d to %d", *value, least, most);
 }
 
 static het_result heti_s_read_integer(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -2748,12 +2737,12 @@ static het_result heti_s_read_bytes(heti_s_reader *r, const heti_s_key *key, voi
 static het_result heti_s_read_word(heti_s_reader *r, const heti_s_key *key, void *to) {
     const char *const *words = heti_s_words[key->most];
     const size_t at = r->json.at;
-    char word[48], rule[64];
-    heti_t_text text = heti_t_text_in(rule, sizeof rule);
+    char word[48];
     HETI_T_TRY(heti_s_read_name(r, key, word));
-    heti_t_format(&text, "\"%s\" or \"%s\"", words[0], words[1]);
     const int second = strcmp(word, words[1]) == 0;
-    if (!second && strcmp(word, words[0]) != 0) return heti_s_bad_value(r, at, key->name, "\"", word, rule);
+    if (!second && strcmp(word, words[0]) != 0)
+        return heti_s_bad_value(r, at, key->name, " is \"%p\", not \"%s\" or \"%s\"", word, strlen(word), words[0],
+                                words[1]);
     if (key->most == HETI_S_DTYPES) *HETI_T_CAST(het_dtype *, to) = second ? HET_BF16 : HET_F32;
     else *HETI_T_CAST(het_reduce *, to) = second ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
     return HET_OK;
@@ -3855,8 +3844,8 @@ enum { HETI_S_SIZE, HETI_S_SECONDS };
 
 /* A number, or text with a unit, from 0 to 1e18. */
 static het_result heti_s_read_quantity(heti_s_reader *r, const heti_s_key *key, void *to) {
-    static const char *const heti_s_rules[2] =
-        { "from 0 to 1e18, as a number or with K, M, G or T behind it",
+    static const char *const heti_s_rules[2] = {
+        "from 0 to 1e18, as a number or with K, M, G or T behind it",
         "from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
     const int seconds = key->most == HETI_S_SECONDS;
     double *value = HETI_T_CAST(double *, to);
@@ -3866,17 +3855,17 @@ static het_result heti_s_read_quantity(heti_s_reader *r, const heti_s_key *key, 
     if (het_json_peek(&r->json) == HET_JSON_STRING) {
         if (!het_json_string(&r->json, text, sizeof text, &length)) return HET_OK;
         if (length >= sizeof text || strlen(text) != length || !heti_s_with_unit(text, seconds, value))
-            return heti_s_bad_value(r, at, key->name, "\"", text, heti_s_rules[seconds]);
+            return heti_s_bad_value(r, at, key->name, " is \"%p\", not %s", text, strlen(text), heti_s_rules[seconds]);
     } else if (!het_json_real(&r->json, value)) return HET_OK;
-    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_bad_number(r, at, key->name, *value,
-                                                                           heti_s_rules[seconds]);
+    if (*value >= 0 && *value <= 1e18) return HET_OK;
+    return heti_s_bad_value(r, at, key->name, " is %r, not %s", *value, heti_s_rules[seconds]);
 }
 
 static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, void *to) {
     const size_t at = r->json.at;
     double *speed = HETI_T_CAST(double *, to);
     if (!het_json_real(&r->json, speed) || (*speed >= 1e-6 && *speed <= 1e6)) return HET_OK;
-    return heti_s_bad_number(r, at, key->name, *speed, "from 1e-6 to 1e6");
+    return heti_s_bad_value(r, at, key->name, " is %r, not from 1e-6 to 1e6", *speed);
 }
 
 /* The link of a member. */
@@ -3935,7 +3924,7 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
                                  "no such key in what has \"members\"");
     if (root && !group) return heti_s_bad_at(r, at, "members", "the whole file is a group: it needs \"members\"");
     if (root && m->count != 1)
-        return heti_s_bad_number(r, at, "count", heti_s_real(m->count), "1: there is one outermost group");
+        return heti_s_bad_value(r, at, "count", " is %d, not 1: there is one outermost group", m->count);
     return HET_OK;
 }
 
@@ -3959,14 +3948,11 @@ static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_membe
 /* The name, with its number where there are several: "node#7". */
 static het_result heti_s_cluster_number(const heti_s_reader *r, size_t at, const char *name, int64_t count,
                                         int64_t index, char to[48]) {
-    char whole[80];
-    heti_t_text text = heti_t_text_in(whole, sizeof whole);
-    heti_t_put(&text, name);
-    if (count > 1) heti_t_format(&text, "#%d", index);
-    if (text.length > 47)
-        return heti_s_bad_value(r, at, "name", "\"", whole, "at most 47 bytes: with its number more than 47");
-    memcpy(to, whole, text.length + 1);
-    return HET_OK;
+    heti_t_text text = heti_t_text_in(to, 48);
+    heti_t_format(&text, count > 1 ? "%s#%d" : "%s", name, index);
+    if (text.length < 48) return HET_OK;
+    return heti_s_bad_value(r, at, "name", " is \"%p#%d\", not at most 47 bytes: with its number more than 47", name,
+                            strlen(name), index);
 }
 
 /* The next of the ranks that devices are: one that no device before is. */
@@ -3977,8 +3963,8 @@ static het_result heti_s_cluster_next_rank(heti_s_reader *r, int64_t *rank) {
     if (r->order.rule != NULL) return heti_s_bad_at(r, r->order.rule_at, "ranks", r->order.rule);
     if (!more) return heti_s_bad_at(r, at, "ranks", "fewer than there are devices");
     if (*rank >= 0 && *rank < r->cluster->ranks && r->cluster->device[*rank].profile[0] == 0) return HET_OK;
-    return heti_s_bad_number(r, at, "ranks", heti_s_real(*rank),
-                             "a rank that is left: they count from 0, each comes once");
+    return heti_s_bad_value(r, at, "ranks", " is %r, not a rank that is left: they count from 0, each comes once",
+                            heti_s_real(*rank));
 }
 
 static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti_s_member *m, int64_t group) {
