@@ -633,8 +633,7 @@ typedef struct heti_p_make {
 
 /* Updates of a stage's weights. */
 static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
-    const int64_t own = stage->updates;
-    return own > 0 ? own : plan->updates;
+    return stage->updates > 0 ? stage->updates : plan->updates;
 }
 
 /* The update that a micro-batch's gradient joins in a stage. */
@@ -1106,21 +1105,12 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, cons
     return HET_OK;
 }
 
-/* A rank's order says what version it has made, not whether other ranks then have their part of it,
-   who may wait for this one. */
-static het_result heti_p_proved(const het_plan *plan, const het_schedule *s, het_error *error) {
-    het_error found;
-    const het_result result = het_schedule_check(plan, NULL, s, NULL, &found);
-    if (result == HET_OK) return HET_OK;
-    return heti_t_fail(error, result, "het_schedule_make: %s cannot update the weights of this plan several times a "
-                       "step: %s", plan->schedule, found.text);
-}
-
 static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const het_allocator *allocator,
                                   het_error *error) {
     const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
     const size_t size = HETI_T_CAST(size_t, heti_p_max(plan->updates, 1)) * sizeof(int64_t);
     het_result result = HET_OK;
+    het_error found;
     void *left;
     if (rule->late != 0 && plan->updates < 2)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s updates weights several times a step; the "
@@ -1136,7 +1126,13 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
     for (int64_t i = 0; i < plan->stages && result == HET_OK; i++)
         result = heti_p_versions_of(plan, s, &plan->stage[i], HETI_T_CAST(int64_t *, left), error);
     allocator->free(allocator->user, left, size);
-    return result == HET_OK ? heti_p_proved(plan, s, error) : result;
+    HETI_T_TRY(result);
+    /* a rank's order says what version it has made, not whether other ranks then have their part of
+       it, who may wait for this one */
+    result = het_schedule_check(plan, NULL, s, NULL, &found);
+    if (result == HET_OK) return HET_OK;
+    return heti_t_fail(error, result, "het_schedule_make: %s cannot update the weights of this plan several times a "
+                       "step: %s", plan->schedule, found.text);
 }
 
 HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
@@ -1661,9 +1657,8 @@ static void heti_p_short_blanks(heti_p_plans *r) {
 
 /* The n of "*n" at the cursor; 0 without one. */
 static het_result heti_p_short_times(heti_p_plans *r, int64_t *times) {
-    size_t at;
     heti_p_short_blanks(r);
-    at = r->at;
+    const size_t at = r->at;
     *times = 0;
     if (!heti_p_short_word(r, "*")) return HET_OK;
     heti_p_short_blanks(r);
@@ -1935,7 +1930,6 @@ static het_result heti_p_plans_read(heti_p_plans *r) {
 HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
                                      het_error *error) {
     heti_p_plans r;
-    het_result result;
     if (plan != NULL) *plan = NULL;
     if (desc == NULL || plan == NULL || (text == NULL && length > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL",
@@ -1943,7 +1937,7 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
     memset(&r, 0, sizeof r);
     r.text = text, r.length = length, r.error = error;
     HETI_T_TRY(heti_p_plans_desc(&r, desc));
-    result = heti_p_plans_read(&r);
+    const het_result result = heti_p_plans_read(&r);
     if (result == HET_OK) *plan = r.plan;
     else het_plan_free(r.plan);
     return result;
@@ -1991,10 +1985,9 @@ static void heti_p_plans_put_shard(heti_t_text *out, const het_plan *plan) {
 
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
     char room[4096];
-    heti_t_text out;
     if (plan == NULL || to == NULL || to->write == NULL || heti_p_rule_find(plan->schedule) == NULL)
         return HET_ERR_INVALID;
-    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_text out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
     for (int64_t p = 0; p < plan->pipelines; p++) {
         heti_t_format(&out, "%s\n    {\"share\": %n, \"stages\": [", p > 0 ? "," : "", plan->share[p]);
@@ -2039,9 +2032,8 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
 
 HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to) {
     char room[4096];
-    heti_t_text out;
     if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
-    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_text out = heti_t_text_to(to, room, sizeof room);
     for (int64_t r = 0; r < schedule->ranks; r++) {
         int32_t pair = 0;
         for (int64_t i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
@@ -2093,10 +2085,8 @@ static het_result heti_p_lines_number(const heti_p_lines *r, size_t *at, const c
 static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at) {
     const size_t begin = *at;
     while (*at < r->end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
-    for (int32_t kind = 0; kind <= HETI_P_LINES_BW; kind++) {
-        const char *word = kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind);
-        if (heti_t_is(r->text + begin, *at - begin, word)) return kind;
-    }
+    for (int32_t kind = 0; kind <= HETI_P_LINES_BW; kind++)
+        if (heti_t_is(r->text + begin, *at - begin, kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind))) return kind;
     return -1;
 }
 
@@ -2132,12 +2122,11 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t at, het_ac
 static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end, het_action *a) {
     const het_plan *plan = r->plan;
     size_t at = begin, word;
-    int32_t name;
     memset(a, 0, sizeof *a);
     r->begin = begin, r->end = end;
     HETI_T_TRY(heti_p_lines_number(r, &at, NULL, &a->stage));
     word = at;
-    name = heti_p_lines_word(r, &at);
+    const int32_t name = heti_p_lines_word(r, &at);
     if (a->stage < 0) {
         if (name < HET_ACTION_REDUCE || name == HETI_P_LINES_BW)
             return heti_p_lines_fail(r, HET_ERR_FORMAT, "no action: neither a stage's number nor REDUCE, VERDICT, "
@@ -2293,7 +2282,6 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
                                          const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     heti_p_lines r;
     het_allocator memory;
-    het_result result;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || text == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_read: %s is NULL",
@@ -2305,7 +2293,7 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
     HETI_T_TRY(heti_p_lines_lines(&r));
     HETI_T_TRY(het_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, "het_schedule_read", &r.schedule,
                                 error));
-    result = heti_p_lines_lines(&r); /* found no error before: stores */
+    het_result result = heti_p_lines_lines(&r); /* found no error before: stores */
     if (result == HET_OK) result = heti_p_lines_normalise(&r, &memory);
     if (result != HET_OK) {
         het_schedule_free(r.schedule);
@@ -2566,9 +2554,8 @@ static void heti_p_sim_cut(void *self, heti_t_arena *arena) {
 
 static void heti_p_result_cut(void *self, heti_t_arena *arena) {
     heti_p_sim *s = HETI_T_CAST(heti_p_sim *, self);
-    het_rank_time *rank;
     s->result = HETI_T_TAKE(arena, het_simulation, 1);
-    rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
+    het_rank_time *rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
     s->record = HETI_T_TAKE(arena, het_record, s->keep ? s->records : 0);
     if (s->result != NULL) s->result->rank = rank;
 }
@@ -2736,14 +2723,13 @@ static const char *heti_p_action_fault(const heti_p_sim *s, const het_action *a,
     const het_plan *plan = s->plan;
     const int32_t kind = a->kind;
     const int known = a->version >= 0 && a->version < s->updates;
-    int64_t stages;
     if (kind >= HET_ACTION_REDUCE) {
         if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20)) return "no such block";
         return known ? NULL : "the plan has no such update";
     }
     if (!known) return "the plan has no such version of the weights";
     if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return "no such pipeline";
-    stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
+    const int64_t stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
     if (a->stage < 0 || a->stage >= stages) return "no such stage";
     if (a->micro_batch < 0 || a->micro_batch >= s->schedule->micro_batches[a->pipeline]) return "no such micro-batch";
     if (a->slice < 0 || a->slice >= plan->slices) return "no such slice";
@@ -3004,14 +2990,13 @@ static void heti_p_ring_divided(const heti_p_sim *s, heti_p_ring *ring, double b
     }
     if (weights && sets < 2) return; /* it comes before the next calls */
     for (int64_t i = 0; i < n; i++) {
-        const int keeps = heti_p_keeps(plan, part[i].rank);
         const double own = part[i].share / ring->sum, uses = heti_p_used(s, part[i].rank, columns);
         double others = used - uses, held = uses * (1 - own), set = 0;
         for (k = 0; k < n && weights; k++)
             if (plan->near[part[k].rank] == plan->near[part[i].rank] && !heti_p_keeps(plan, part[k].rank))
                 set += part[k].share;
         if (weights) others = sets;
-        if (weights && !keeps) held = set > 0 ? part[i].share / set : sets / workers;
+        if (weights && !heti_p_keeps(plan, part[i].rank)) held = set > 0 ? part[i].share / set : sets / workers;
         heti_p_at_least(&held, own * others);
         part[i].moved = 2 * bytes * held;
         heti_p_at_least(&ring->busiest, bytes * held);
@@ -3043,14 +3028,12 @@ static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
     for (int64_t r = 0; r < s->ranks; r++)
         for (int64_t i = s->rank[r].at; i < s->rank[r].until; i++) {
             const het_action *a = &s->schedule->action[i];
-            heti_p_ring *ring;
-            heti_p_part *part;
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
-            ring = &s->ring[heti_p_ring_index(s, a)];
+            heti_p_ring *ring = &s->ring[heti_p_ring_index(s, a)];
             ring->wanted++;
             if (counts && a->kind == HET_ACTION_STEP) ring->sum += s->plan->state_share[r];
             if (counts || (a->kind == HET_ACTION_STEP && s->updates == 1)) continue;
-            part = s->part + ring->first + ring->wanted - 1;
+            heti_p_part *part = s->part + ring->first + ring->wanted - 1;
             if (ring->wanted > 1 && part[-1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
             part->rank = r;
         }
@@ -3368,7 +3351,6 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
                  part = count > 0 ? count / stage->cost->attentions : 0, query = part * tokens * stage->cost->query,
                  key = part * tokens * stage->cost->key;
     const int again = heti_p_recomputes(s, stage, a), forward = a->kind == HET_ACTION_F;
-    const int64_t groups = stage->team[stage->members - 1].group + 1;
     double seconds, before = 0, most = 0;
     *sum = 0;
     if (!(count > 0) || a->kind == HET_ACTION_W) return HET_OK;
@@ -3376,7 +3358,7 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
     *sum += (forward || !again ? 2 : 4) * seconds;
     HETI_T_TRY(heti_p_move(s, stage, share, forward, count, key, -1, &seconds));
     *sum += 2 * seconds;
-    for (int64_t g = 0; g + 1 < groups && !forward; g++) {
+    for (int64_t g = 0; g < stage->team[stage->members - 1].group && !forward; g++) {
         HETI_T_TRY(heti_p_move(s, stage, share, -1, count, key, g, &seconds));
         heti_p_at_least(&most, before + 2 * seconds);
         before = 2 * seconds;
@@ -3390,7 +3372,6 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
                                       const heti_p_share *share, double *sum) {
     const het_column_moves *moves = &stage->cost->columns;
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
-    const int recompute = heti_p_recomputes(s, stage, a);
     double latency = 0, slow = 0, busiest = 0, away = 0, crossing = 0, blocks = tokens / 16;
     if (a->kind == HET_ACTION_W) return HET_OK;
     for (int64_t i = 0; i < stage->members; i++) {
@@ -3410,7 +3391,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     blocks = blocks < 1 ? 1 : blocks > 8 ? 8 : HETI_T_CAST(double, HETI_T_CAST(int64_t, blocks));
     for (int way = 0; way < 2; way++) { /* forward, backward */
         double linked = 0, base = 0, kept = 0;
-        if (way == 0 ? a->kind != HET_ACTION_F && !recompute : a->kind == HET_ACTION_F) continue;
+        if (way == 0 ? a->kind != HET_ACTION_F && !heti_p_recomputes(s, stage, a) : a->kind == HET_ACTION_F) continue;
         for (int64_t i = 0; i < stage->members; i++) {
             const het_column_moves *own = &(stage->member != NULL ? &stage->member[i] : stage->cost)->columns;
             heti_p_at_least(&linked, own->linked[way] * (share[i].row[1] - share[i].row[0]));
@@ -3470,10 +3451,9 @@ static int heti_p_event_before(const heti_p_event *a, const heti_p_event *b) {
 
 static het_result heti_p_push(heti_p_sim *s, heti_t_list *queue, const heti_p_event *event) {
     size_t i = HETI_T_COUNT(*queue, heti_p_event);
-    heti_p_event *heap;
     if (heti_t_list_room(queue, sizeof *event, &s->allocator, NULL) != HET_OK)
         return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %z messages on shared wires", i + 1);
-    heap = HETI_T_ITEMS(*queue, heti_p_event);
+    heti_p_event *heap = HETI_T_ITEMS(*queue, heti_p_event);
     queue->used += sizeof *event;
     for (; i > 0 && heti_p_event_before(event, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
     heap[i] = *event;
@@ -3584,14 +3564,13 @@ static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action 
     const int leaves = s->transfer == HET_TRANSFER_FREE || a->kind <= HET_ACTION_I;
     const int forward = a->kind == HET_ACTION_SEND_F;
     const double clock = s->rank[r].clock;
-    heti_p_way way;
     int64_t record;
     if (leaves && heti_t_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
     if (heti_t_is_send(a->kind) && (s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)].done &
                                     (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at,
                                forward ? "its F does not come before it" : "its B or I does not come before it");
-    way = heti_p_way_of(s, a);
+    heti_p_way way = heti_p_way_of(s, a);
     if (way.link < 0) return HET_OK;
     if (!leaves) return heti_p_sim_meet(s, r, a, &way);
     record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
@@ -3777,13 +3756,12 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
 static double heti_p_ring_begins(const heti_p_sim *s, int64_t r, const het_action *a) {
     const heti_p_rank *rank = &s->rank[r];
     const double *chain = rank->pass != NULL ? rank->pass->cost->chain : NULL;
-    double rest, begins;
     if (a->kind == HET_ACTION_GATHER || s->costs->block == NULL || chain == NULL || !(chain[1] > chain[0]) ||
         rank->pass->team != NULL || s->plan->shard >= HET_SHARD_GRADIENTS)
         return rank->clock;
-    rest = (s->costs->block[a->stage].chain - chain[0]) / (chain[1] - chain[0]);
+    double rest = (s->costs->block[a->stage].chain - chain[0]) / (chain[1] - chain[0]);
     rest = rest > 1 ? 1 : rest > 0 ? rest : 0;
-    begins = rank->pass_end - rest * (rank->pass_end - rank->pass_begin);
+    const double begins = rank->pass_end - rest * (rank->pass_end - rank->pass_begin);
     return begins < rank->clock ? begins : rank->clock;
 }
 
@@ -3791,13 +3769,11 @@ static double heti_p_ring_begins(const heti_p_sim *s, int64_t r, const het_actio
 static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     heti_p_part *part = heti_p_ring_part(s, r, a);
     const double time = s->rank[r].clock, begins = heti_p_ring_begins(s, r, a);
-    const het_team_member *team;
-    double most;
     int64_t count = 1;
     heti_p_ring_reach(s, a, part, begins, heti_p_sim_record(s, r, a, a->kind, begins, begins, 0));
     if (s->costs->block == NULL) return;
-    most = heti_p_rank_cost(s, r)->ring_byte * part->moved;
-    team = !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
+    double most = heti_p_rank_cost(s, r)->ring_byte * part->moved;
+    const het_team_member *team = !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
     for (int64_t i = 0; i < count && team != NULL; i++)
         heti_p_at_least(&most, heti_p_rank_cost(s, team[i].rank)->ring_byte *
                                heti_p_ring_part(s, team[i].rank, a)->moved);
@@ -3825,9 +3801,8 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     }
     for (int64_t i = own.at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
-        const heti_p_part *part;
         if (!heti_p_is_collective(a->kind)) continue;
-        part = heti_p_ring_part(s, own.twin, a);
+        const heti_p_part *part = heti_p_ring_part(s, own.twin, a);
         heti_p_ring_reach(s, a, heti_p_ring_part(s, r, a), part->time, part->record < 0 ? -1 : part->record + behind);
     }
 }
@@ -3909,7 +3884,6 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
     const heti_p_ring *made = v >= 0 ? &s->ring[a->stage * s->updates + v] : NULL;
     const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ? heti_p_step_seconds(s, r, a->stage) : 0;
     double begins = reached, seconds;
-    heti_p_part *part;
     if (made != NULL && !made->before) HETI_T_TRY(heti_p_sim_make(s, a->stage));
     if (made != NULL && !made->before) { s->rank[r].waits = s->cell + s->cells; return HET_OK; }
     if (made != NULL) heti_p_at_least(&begins, made->start - own);
@@ -3917,7 +3891,7 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
         heti_p_sim_busy(s, r, a, begins, own);
         return HET_OK;
     }
-    part = heti_p_ring_part(s, r, a);
+    heti_p_part *part = heti_p_ring_part(s, r, a);
     HETI_T_TRY(heti_p_ring_seconds(s, &s->ring[heti_p_ring_index(s, a)], &seconds));
     s->rank[r].clock = begins + seconds;
     heti_p_ring_reach(s, a, part, a->kind == HET_ACTION_REDUCE ? begins : begins + seconds,
@@ -3960,9 +3934,8 @@ typedef struct heti_p_took { double latency, seconds, leaves, moves; } heti_p_to
 static double heti_p_ring_message(double seconds, double latency, double windows) {
     const double full = windows > 1 ? HETI_T_CAST(double, HETI_T_CAST(int64_t, windows)) : 0;
     const double again = full < windows ? full : full - 1;
-    double each;
     if (!(windows > 1 && windows < 1e15)) return seconds;
-    each = latency + seconds / windows / 4;
+    double each = latency + seconds / windows / 4;
     heti_p_at_least(&each, seconds / windows);
     return again * each + seconds * ((windows - again) / windows);
 }
@@ -4205,10 +4178,9 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
     int64_t count;
     HETI_T_TRY(heti_p_build_tree(s, &count));
     for (int64_t k = count - 1; k > 0; k--) {
-        const heti_p_rank *below = &s->rank[s->tree[k].rank];
         heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, NULL));
-        double both = below->heard;
+        double both = s->rank[s->tree[k].rank].heard;
         heti_p_at_least(&both, from->joined);
         heti_p_at_least(&from->heard, both + link.latency);
     }
@@ -4369,7 +4341,6 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
                                     het_choice timeline, const het_allocator *allocator, het_simulation **simulation,
                                     het_error *error) {
     heti_p_sim s;
-    het_result result;
     if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || schedule == NULL || costs == NULL)
@@ -4378,16 +4349,15 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     memset(&s, 0, sizeof s);
     s.error = error, s.keep = timeline == HET_YES;
     HETI_T_TRY(heti_t_choose(allocator, &s.allocator, error, "het_simulate"));
-    result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
+    const het_result result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
     return result;
 }
 
 HETRAIN_API void het_simulation_free(het_simulation *simulation) {
-    het_allocator allocator;
     if (simulation == NULL) return;
-    allocator = simulation->allocator;
+    const het_allocator allocator = simulation->allocator;
     allocator.free(allocator.user, simulation, simulation->size);
 }
 
@@ -4714,9 +4684,8 @@ static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int6
     list = t->list, t->list = NULL, t->end = t->span = HETI_P_NEVER;
     HETI_T_TRY(heti_p_timed_compete(t, list, HETI_P_NEVER));
     for (int64_t i = 0; i < HETI_P_RULES; i++) {
-        const char *name = heti_p_schedules[i].kind.name;
         het_result result = HET_ERR_INVALID;
-        memcpy(plan->schedule, name, strlen(name) + 1);
+        memcpy(plan->schedule, heti_p_schedules[i].kind.name, strlen(heti_p_schedules[i].kind.name) + 1);
         if (heti_p_schedules[i].order != HETI_P_TIMED)
             result = het_schedule_make(plan, counts, &t->sim.allocator, &list, &elsewhere);
         if (result == HET_ERR_INVALID) continue; /* its stages lie elsewhere */
@@ -4736,13 +4705,13 @@ static void heti_p_timed_cut(void *self, heti_t_arena *arena) {
 HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *counts, const het_costs *costs,
                                           const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     heti_p_timed t;
-    het_plan named;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_timed: plan, counts and schedule must not be NULL");
     memset(&t, 0, sizeof t);
     HETI_T_TRY(heti_t_choose(allocator, &t.sim.allocator, error, "het_schedule_timed"));
-    named = *plan, t.sim.plan = plan, t.sim.user = &t, t.sim.error = error;
+    het_plan named = *plan;
+    t.sim.plan = plan, t.sim.user = &t, t.sim.error = error;
     memcpy(named.schedule, "greedy", 7); /* checks what is given; of its lists only the room is used */
     HETI_T_TRY(het_schedule_make(&named, counts, allocator, &t.list, error));
     het_result result = heti_t_arrays(&t.arena, 0, heti_p_timed_cut, &t, &t.sim.allocator, "het_schedule_timed", error);
@@ -5137,11 +5106,10 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy) {
 }
 
 static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
-    const double pitch = s->row + s->gap;
     const int two = s->plan != NULL && s->row >= 24; /* lines */
     int64_t every = 1;
     /* 1, 2, 10, 20, 100, ... */
-    while (HETI_T_CAST(double, every) * pitch < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5;
+    while (HETI_T_CAST(double, every) * (s->row + s->gap) < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5;
     if (rank % every != 0) return;
     heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10,
                   y + s->row / 2 + (two ? -1 : 4), rank);
@@ -5215,9 +5183,8 @@ static void heti_p_svg_thin(heti_p_svg *s) {
 /* ---- between ranks ---- */
 
 static int heti_p_same_transfer(const het_action *send, const het_action *receive) {
-    int step = send->kind == HET_ACTION_SEND_F ? 1 : -1;
     return receive->kind == send->kind + 1 && receive->pipeline == send->pipeline &&
-        receive->stage == send->stage + step &&
+        receive->stage == send->stage + (send->kind == HET_ACTION_SEND_F ? 1 : -1) &&
         receive->micro_batch == send->micro_batch && receive->slice == send->slice;
 }
 
@@ -5233,10 +5200,9 @@ static void heti_p_svg_transfers(heti_p_svg *s) {
         if (!heti_t_is_send(send->action.kind)) continue;
         for (int64_t j = 0; j < s->timeline->records; j++) {
             const het_record *receive = &s->timeline->record[j];
-            double from, until;
             if (receive->rank == send->rank || !heti_p_same_transfer(&send->action, &receive->action)) continue;
-            from = heti_p_svg_y(s, send->rank) + (receive->rank > send->rank ? s->row : 0);
-            until = heti_p_svg_y(s, receive->rank) + (receive->rank > send->rank ? 0 : s->row);
+            const double from = heti_p_svg_y(s, send->rank) + (receive->rank > send->rank ? s->row : 0);
+            const double until = heti_p_svg_y(s, receive->rank) + (receive->rank > send->rank ? 0 : s->row);
             heti_t_format(&s->out, "M%g %gL%g %g", heti_p_svg_x(s, send->start), from,
                               heti_p_svg_x(s, receive->end), until);
             break;
@@ -5363,7 +5329,6 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
                                         const het_writer *to) {
     static const het_svg_desc heti_p_plain = { 0, NULL, 0, 0, 0, HET_DEFAULT, 0 };
     heti_p_svg s;
-    double more;
     if (desc == NULL) desc = &heti_p_plain;
     if (to == NULL || to->write == NULL || desc->start_canary != 0 || desc->end_canary != 0 ||
         !heti_p_timeline_valid(timeline))
@@ -5378,7 +5343,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     heti_p_svg_layout(&s, desc);
     heti_p_svg_thin(&s);
     s.out = heti_t_text_in(NULL, 0);
-    more = heti_p_svg_legend(&s, 71) - 71; /* how high it is */
+    const double more = heti_p_svg_legend(&s, 71) - 71; /* how high it is */
     s.top += more;
     s.height += more;
     s.out = heti_t_text_to(to, s.room, sizeof s.room);
