@@ -1068,7 +1068,6 @@ static void heti_s_kind_name(const het_description *d, const int64_t *first, int
    grid (8) of each parameter, logits of one token, scalars and two sums; a micro-batch has five
    arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
 static void heti_s_fill_totals(het_profile *profile, const het_description *d, const char *model) {
-    const int exact = d->desc.reduce == HET_REDUCE_EXACT;
     const het_model_desc *m = &d->desc.model;
     /* of a head's columns int(E fraction) rotate, a whole number of pairs */
     const double rotating = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
@@ -1082,7 +1081,7 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     rounds.kind = HET_OP_ROUND;
     profile->rounded_bytes = d->desc.dtype == HET_BF16 && device != NULL &&
                              device->iface->supports(device->self, &rounds) ? 2 : 0;
-    profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
+    profile->gradient_bytes = profile->reduce_bytes = d->desc.reduce == HET_REDUCE_EXACT ? 8 : 4;
     profile->state_bytes = 4 * heti_s_real(het_optimizer_slots(&d->desc.optimizer));
     profile->rank_weights =
         m->position == HET_ROTARY ? 4 * heti_s_real(m->context * (HETI_T_CAST(int64_t, rotating) / 2 * 2)) : 0;
@@ -1109,10 +1108,9 @@ static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     }
 }
 
-/* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
-static het_result heti_s_profile_new(const het_profile *count, const het_allocator *allocator, const char *call,
+/* A cleared profile with the numbers of things, and the fields that are no arrays, of `made`. */
+static het_result heti_s_profile_new(het_profile made, const het_allocator *allocator, const char *call,
                                      het_profile **profile, het_error *error) {
-    het_profile made = *count;
     made.allocator = *allocator;
     *profile = HETI_S_MAKE(het_profile, made, heti_s_profile_cut, allocator, call, error);
     return *profile != NULL ? HET_OK : HET_ERR_OOM;
@@ -1190,16 +1188,15 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
     for (u = 0; u < d->units; u++) {
         if (heti_s_kind_of(d, u, first, count.kinds) < count.kinds) continue;
         if (count.kinds == HETI_S_MOST_KINDS)
-            return heti_t_fail(error, HET_ERR_LIMIT,
-                               "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
-                               d->unit[u].unit.iface->name, count.kinds);
+            return heti_t_fail(error, HET_ERR_LIMIT, "het_profile_describe: unit %d (%s) is of another kind than %d "
+                               "before it: the most", u, d->unit[u].unit.iface->name, count.kinds);
         first[count.kinds++] = u;
     }
     count.units = d->units;
     count.blocks = d->blocks;
     count.uses = d->uses;
     heti_s_fill_totals(&count, d, model);
-    HETI_T_TRY(heti_s_profile_new(&count, allocator, "het_profile_describe", profile, error));
+    HETI_T_TRY(heti_s_profile_new(count, allocator, "het_profile_describe", profile, error));
     het_profile *to = *profile;
     for (k = 0; k < to->kinds; k++) {
         heti_s_fill_kind(&to->kind[k], &d->unit[first[k]].info, &half->unit[first[k]].info);
@@ -1350,7 +1347,8 @@ typedef struct heti_s_held {
     /* weights that come for a call, and sums that leave behind it: bytes of the largest unit;
        that it has to fetch, or does not own, of so many; the slowest link that they take, 1 over
        its bandwidth */
-    double unit[2], away[2], of[2], latency[2], slowness[2];
+    double unit[2], away[2], of[2];
+    het_link_cost slowest[2];
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
@@ -1376,11 +1374,15 @@ static het_link_cost heti_s_group_link(const het_group *g) {
     return link;
 }
 
-static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
+/* What the groups say of it. */
+static het_link_cost heti_s_tree_link(const het_cluster *c, int64_t a, int64_t b) {
     const int64_t joined = heti_s_common_group(c, a, b);
     const het_link_cost none = { 0, 0 };
-    if (c->link != NULL) return c->link[a * c->ranks + b];
     return joined >= 0 ? heti_s_group_link(&c->group[joined]) : none;
+}
+
+static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
+    return c->link != NULL ? c->link[a * c->ranks + b] : heti_s_tree_link(c, a, b);
 }
 
 /* Of a profile without a cluster. */
@@ -1388,6 +1390,12 @@ static het_link_cost heti_s_first_link(const het_profile *p) {
     het_link_cost link = { 0, 0 };
     if (p->links > 0) link.latency = p->link[0].latency, link.bandwidth = p->link[0].bandwidth;
     return link;
+}
+
+/* The slowest of links has as `bandwidth` 1 over it. */
+static void heti_s_slow_link(het_link_cost *slowest, het_link_cost link) {
+    heti_s_most(&slowest->latency, link.latency);
+    if (link.bandwidth > 0) heti_s_most(&slowest->bandwidth, 1 / link.bandwidth);
 }
 
 static double heti_s_link_seconds(het_link_cost link, double bytes) {
@@ -1454,14 +1462,11 @@ static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *s
 }
 
 /* The link from holder i to the next one. near: only where both are in one near set. */
-static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, int near, double *latency,
-                             double *slowness) {
+static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, int near, het_link_cost *slowest) {
     const int64_t a = h->rank[i], b = h->rank[(i + 1) % holders];
     if (near && h->plan->near[a] != h->plan->near[b]) return;
-    const het_link_cost link = h->cluster != NULL ? heti_s_cluster_link(h->cluster, a, b)
-                                                  : heti_s_first_link(h->profile);
-    heti_s_most(latency, link.latency);
-    if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
+    heti_s_slow_link(slowest, h->cluster != NULL ? heti_s_cluster_link(h->cluster, a, b)
+                                                 : heti_s_first_link(h->profile));
 }
 
 /* Shares in a rank's team: of all, of the groups before its own, and of that; whose members and
@@ -1541,12 +1546,13 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1, divided[2] = { weights, sums };
-    double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
+    het_link_cost slowest[2] = { { 0, 0 }, { 0, 0 } };
+    double owned = 0;
     const double windows = plan->updates > 1 && holders > 1 && plan->staleness > 1 /* het_plan.staleness */
                                ? heti_s_real(plan->staleness < plan->updates ? plan->staleness : plan->updates) : 1;
     int direct = weights || (holders > 1 && !block->frozen), apart = weights; /* as heti_is_apart */
     for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
-        heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
+        heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &slowest[i % 2]);
     HETI_T_CLEAR(h->both, h->words);
     for (int64_t i = 0; i < holders; i++) {
         heti_s_held *to = &h->held[h->rank[i]];
@@ -1558,8 +1564,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         direct |= !block->frozen && (keeps || box >= 0);
         apart |= keeps || box >= 0;
         for (int k = 0; k < 2; k++) {
-            heti_s_most(&to->latency[k], latency[k]);
-            heti_s_most(&to->slowness[k], slowness[k]);
+            heti_s_most(&to->slowest[k].latency, slowest[k].latency);
+            heti_s_most(&to->slowest[k].bandwidth, slowest[k].bandwidth);
             if (!divided[k]) continue;
             to->of[k] += elements;
             to->away[k] += elements - (k == 0 ? heti_s_held_part(h, holders, i, elements, h->near ? 0 : own) : own);
@@ -1692,7 +1698,6 @@ static void heti_s_hold_expanded(heti_s_holding *h, const het_stage *stage, int6
 /* What all ranks hold, as h->held: in h->arena. needs NULL: nothing is split. */
 static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const het_shape *shape,
                               const het_allocator *allocator, het_error *error) {
-    const het_profile *profile = h->profile;
     const het_plan *plan = h->plan;
     const double tokens = heti_s_real(shape->tokens);
     int64_t count, other;
@@ -1711,7 +1716,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         for (int64_t r = 0; r < count; r++) {
             heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
-            heti_s_stage_most(profile, plan, stage, needs != NULL ? &needs[stage->rank] : &none, tokens, to);
+            heti_s_stage_most(h->profile, plan, stage, needs != NULL ? &needs[stage->rank] : &none, tokens, to);
             heti_s_hold_expanded(h, stage, team != NULL ? team[r].rank : stage->rank);
             to->stages++;
             for (int64_t b = -1; b <= 1; b += 2) {
@@ -1721,7 +1726,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
             }
         }
     }
-    for (int64_t b = 0; b < profile->blocks; b++) heti_s_hold_block(h, b);
+    for (int64_t b = 0; b < h->profile->blocks; b++) heti_s_hold_block(h, b);
     heti_s_hold_pieces(h);
     return HET_OK;
 }
@@ -1747,7 +1752,6 @@ enum { HETI_S_ENVELOPE = 64 }; /* bytes before a message's rows */
 
 static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s_held *held, const het_needs *needs,
                                const het_shape *shape, het_memory *memory) {
-    const int others = ranks > 1;
     double beside = 0;
     for (int64_t r = 0; r < p->devices; r++) heti_s_most(&beside, p->device[r].beside);
     for (int64_t r = 0; r < ranks; r++) {
@@ -1761,7 +1765,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                      chains = heti_s_real(heti_s_max(of->chains, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
-        const double messages = heti_s_real(of->messages + 2 * others) *
+        const double messages = heti_s_real(of->messages + 2 * (ranks > 1)) *
                      (m->message + h->rows.crossings * heti_s_real(HETI_S_ENVELOPE));
         const heti_s_held *stages = &held[h->leader];
         het_memory *to = &memory[r];
@@ -1927,7 +1931,7 @@ static double heti_s_flow_bytes(const heti_s_costing *c, const het_stage *stage,
 static double heti_s_flow_seconds(const heti_s_costing *c, const het_stage *stage, int64_t rank, int64_t u, int k) {
     const heti_s_held *held = &c->held.held[rank];
     const double bytes = heti_s_flow_bytes(c, stage, rank, u, k);
-    return bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
+    return bytes > 0 ? held->slowest[k].latency + bytes * held->slowest[k].bandwidth : 0;
 }
 
 /* What comes to a rank beside a call of stage g, every unit's weights, and what leaves, its sums
@@ -2050,13 +2054,12 @@ static void heti_s_all_stages(const heti_s_costing *c) {
 
 static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     het_costs *costs = &c->to.costs;
-    const het_plan *plan = c->held.plan;
     const het_profile *profile = c->held.profile;
     const het_cluster *cluster = c->held.cluster;
     const double quarter = heti_s_smaller(c->held.owned, HETRAIN_FLOW_WINDOW / 4),
                  window = heti_s_larger(heti_s_under_way(&c->held, 0, quarter), HETRAIN_FLOW_WINDOW);
     double slowness;
-    for (int64_t r = 0; r < plan->ranks; r++) {
+    for (int64_t r = 0; r < c->held.plan->ranks; r++) {
         const int64_t device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
             return HETI_S_BAD(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, "
@@ -2077,7 +2080,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to.stage;
-    costs->member = c->to.curves > plan->stages ? c->to.stage + plan->stages : NULL;
+    costs->member = c->to.curves > c->held.plan->stages ? c->to.stage + c->held.plan->stages : NULL;
     costs->rank = c->rank;
     costs->block = c->block;
     costs->blocks = profile->blocks;
@@ -2161,8 +2164,7 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
     HETI_S_NEEDED("het_simulate_costs", plan, costs);
     (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
-    const double beside = 1 - (*simulation)->bubble;
-    if (!heti_s_costs_beside(costs, beside)) return HET_OK;
+    if (!heti_s_costs_beside(costs, 1 - (*simulation)->bubble)) return HET_OK;
     het_simulation_free(*simulation);
     *simulation = NULL;
     return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
@@ -2790,7 +2792,7 @@ static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t len
         if (pass > 0) continue;
         if (r->count.units < 1 || r->count.kinds < 1)
             return heti_s_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
-        HETI_T_TRY(heti_s_profile_new(&r->count, allocator, r->call, profile, r->error));
+        HETI_T_TRY(heti_s_profile_new(r->count, allocator, r->call, profile, r->error));
     }
     return HET_OK;
 }
@@ -2815,9 +2817,8 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
 /* The first `fields` fields; *name: the last one compared. */
 static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *field, int fields, const char **name) {
     for (int i = 0; i < fields; i++) {
-        const double x = heti_s_field_get(a, &field[i], 0), y = heti_s_field_get(b, &field[i], 0);
         *name = field[i].name;
-        if (heti_s_unequal(x, y)) return 0;
+        if (heti_s_unequal(heti_s_field_get(a, &field[i], 0), heti_s_field_get(b, &field[i], 0))) return 0;
     }
     return 1;
 }
@@ -2872,7 +2873,7 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     count.devices += second->devices;
     count.links += second->links;
     if (count.granule == 0) count.granule = second->granule;
-    HETI_T_TRY(heti_s_profile_new(&count, &own, "het_profile_merge", profile, error));
+    HETI_T_TRY(heti_s_profile_new(count, &own, "het_profile_merge", profile, error));
     het_profile *to = *profile;
     HETI_T_COPY(to->kind, first->kind, to->kinds);
     HETI_T_COPY(to->unit, first->unit, to->units);
@@ -2987,10 +2988,9 @@ static het_result heti_s_settle(const het_unit_call *call, heti_s_watch *watch) 
 
 static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, int what,
                        double seconds) {
-    const het_view *view = call->view;
     for (int64_t s = 0; s < probe->measure->shapes; s++) {
         const heti_s_sample *sample = &probe->measure->sample[s];
-        if (sample->tokens != view->tokens || sample->tokens != view->sequences * sample->length) continue;
+        if (sample->tokens != call->view->tokens || sample->tokens != call->view->sequences * sample->length) continue;
         watch->now[probe->kind][what][s].sum += seconds;
         watch->now[probe->kind][what][s].count++;
         return;
@@ -2998,8 +2998,7 @@ static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het
 }
 
 static het_result heti_s_probe_describe(const het_unit *unit, het_unit_info *info) {
-    const het_unit *original = &heti_s_probe_of(unit)->unit;
-    return original->iface->describe(original, info);
+    return heti_s_probe_of(unit)->unit.iface->describe(&heti_s_probe_of(unit)->unit, info);
 }
 
 static het_result heti_s_probe_run(const het_unit_call *call, int which) {
@@ -3343,17 +3342,16 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
 /* ---- from samples to curves ---- */
 
 /* What a call of sample s takes. */
-static double heti_s_sampled(const heti_s_sample *sample, const het_cost *c) {
-    return c->base + c->token * heti_s_real(sample->tokens) + c->pair * sample->pairs;
+static double heti_s_sampled(const heti_s_sample *sample, het_cost c) {
+    return c.base + c.token * heti_s_real(sample->tokens) + c.pair * sample->pairs;
 }
 
 /* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token,
    pair), the others stay 0; 0: not solvable or a term is negative. */
 static int heti_s_fit_terms(const heti_s_sample *sample, int64_t samples, const double *seconds, int terms,
                             het_cost *curve, double *residual) {
-    double a[3][4];
+    double a[3][4] = { { 0 } };
     int64_t n = 0, count = 0;
-    memset(a, 0, sizeof a);
     for (int i = 0; i < 3; i++)
         if (terms >> i & 1) count++;
         else a[i][i] = 1;
@@ -3382,7 +3380,7 @@ static int heti_s_fit_terms(const heti_s_sample *sample, int64_t samples, const 
     *residual = 0;
     for (int64_t s = 0; s < samples; s++)
         if (seconds[s] > 0) {
-            const double error = heti_s_sampled(&sample[s], curve) / seconds[s] - 1;
+            const double error = heti_s_sampled(&sample[s], *curve) / seconds[s] - 1;
             *residual += error * error;
         }
     *residual = (*residual + 1e-14) / heti_s_real(n > count ? n - count : 1);
@@ -3411,8 +3409,7 @@ static het_cost heti_s_fit(const heti_s_sample *sample, int64_t samples, const d
 static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, int what, const het_unit_time *alone) {
     double seconds[HETI_S_SHAPES];
     for (int64_t s = 0; s < m->shapes; s++) {
-        const het_cost own = heti_s_curve(&alone[kind], what);
-        const double by_itself = heti_s_sampled(&m->sample[s], &own);
+        const double by_itself = heti_s_sampled(&m->sample[s], heti_s_curve(&alone[kind], what));
         double sum = 0, ranks = 0;
         for (int64_t r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
@@ -3751,8 +3748,7 @@ static het_result heti_s_measure_all(heti_s_measure *m) {
     for (i = m->context.layout.device_count; i-- > 0;) {
         heti_s_measure_device(m, i, i);
         het_device_name(&m->device[i], m->profile->device[m->group[i]].name, sizeof m->profile->device->name);
-        m->profile->device[m->group[i]].beside = m->device[i].iface != NULL &&
-            m->device[i].iface->queues != NULL;
+        m->profile->device[m->group[i]].beside = m->device[i].iface != NULL && m->device[i].iface->queues != NULL;
     }
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
@@ -4064,25 +4060,18 @@ static het_result heti_s_cluster_matrix(heti_s_reader *r, int which) {
     return heti_s_bad(r, key->name, "fewer rows than there are devices");
 }
 
-static het_result heti_s_cluster_matrices(heti_s_reader *r) {
-    het_cluster *c = r->cluster;
-    het_link_cost *link = c->link;
-    c->link = NULL;
-    for (int64_t i = 0; i < c->ranks * c->ranks; i++) link[i] = heti_s_cluster_link(c, i / c->ranks, i % c->ranks);
-    c->link = link;
-    for (int i = 0; i < 2; i++)
-        if (r->matrix[i].text != NULL) HETI_T_TRY(heti_s_cluster_matrix(r, i));
-    return HET_OK;
-}
-
 static het_result heti_s_cluster_pass(heti_s_reader *r, const char *text, size_t length) {
+    het_cluster *c = r->cluster;
     r->json = het_json_start(text, length);
     r->ranks = r->groups = 0;
     HETI_T_TRY(heti_s_cluster_read(r, -1, 0));
     const het_json behind = r->json;
-    if (r->cluster != NULL && r->cluster->link != NULL) HETI_T_TRY(heti_s_cluster_matrices(r));
+    for (int64_t i = 0; c != NULL && c->link != NULL && i < c->ranks * c->ranks; i++)
+        c->link[i] = heti_s_tree_link(c, i / c->ranks, i % c->ranks);
+    for (int i = 0; i < 2 && c != NULL; i++)
+        if (r->matrix[i].text != NULL) HETI_T_TRY(heti_s_cluster_matrix(r, i));
     r->json = behind;
-    if (r->cluster != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
+    if (c != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
         return heti_s_bad_at(r, r->order.at, "ranks", "more than there are devices");
     return het_json_end(&r->json) ? HET_OK : heti_s_bad(r, "members", "");
 }
@@ -4265,12 +4254,11 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
 static het_unit_time heti_s_hardware_time(const het_hardware_device *device, const het_description *d, int64_t u,
                                           double tokens, double pairs) {
     static const het_action_kind heti_s_calls[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
-    const int loss = d->unit[u].info.is_loss;
     HETI_S_CLEARED(het_unit_time, t);
     for (int c = 0; c < 3; c++)
         for (int64_t n = 0; n < (d->unit[u].program.nodes > 0 ? d->unit[u].program.nodes : 1); n++) {
             const het_op_price price = het_hardware_price(device, d, u, n, heti_s_calls[c], tokens, pairs);
-            het_cost *to = loss || c == 1 ? &t.input : c == 0 ? &t.forward : &t.weight;
+            het_cost *to = d->unit[u].info.is_loss || c == 1 ? &t.input : c == 0 ? &t.forward : &t.weight;
             if (price.name != NULL) heti_s_add_curve(to, price.cost, 1);
         }
     t.recompute = t.forward;
@@ -4406,8 +4394,8 @@ static int heti_s_same_members(const het_cluster *c, int64_t g, int64_t rank, in
             return 0;
     for (int64_t i = 0; i < ranks; i++)
         if (!heti_s_same_device(&c->device[rank + i], &c->device[other + i]) ||
-            c->device[rank + i].group - g != c->device[other + i].group - h || strcmp(c->device[rank + i].name,
-                c->device[other + i].name) != 0)
+            c->device[rank + i].group - g != c->device[other + i].group - h ||
+            strcmp(c->device[rank + i].name, c->device[other + i].name) != 0)
             return 0;
     return 1;
 }
@@ -4699,10 +4687,10 @@ static void heti_s_sizes_cut(heti_s_sizes *sizes, heti_t_arena *arena, int64_t c
     HETI_S_ROOMS(double, count, &sizes->tokens, &sizes->pairs, &sizes->sequences);
 }
 
-static void heti_s_sizes_put(const heti_s_sizes *sizes, int64_t i, const heti_s_amount *a, double times) {
-    sizes->tokens[i] = times * a->tokens;
-    sizes->pairs[i] = times * a->pairs;
-    sizes->sequences[i] = times * a->sequences;
+static void heti_s_sizes_put(const heti_s_sizes *sizes, int64_t i, heti_s_amount a, double times) {
+    sizes->tokens[i] = times * a.tokens;
+    sizes->pairs[i] = times * a.pairs;
+    sizes->sequences[i] = times * a.sequences;
 }
 
 static void heti_s_sizes_use(het_costs *costs, const heti_s_sizes *sizes) {
@@ -4721,7 +4709,7 @@ static het_result heti_s_sized_costs(const het_search_desc *d, const het_plan *p
 }
 
 /* A step of so many granules like this one: only its last micro-batch may be smaller. */
-static void heti_s_sizes_step(const heti_s_sizes *sizes, const heti_s_amount *granule, int64_t granules,
+static void heti_s_sizes_step(const heti_s_sizes *sizes, heti_s_amount granule, int64_t granules,
                               int64_t of_a_micro_batch) {
     for (int64_t i = 0; granules > 0; i++, granules -= of_a_micro_batch)
         heti_s_sizes_put(sizes, i, granule, heti_s_real(heti_s_min(granules, of_a_micro_batch)));
@@ -4848,7 +4836,7 @@ typedef struct heti_s_seek {
     heti_s_memo *memo;                /* [HETI_S_MEMOS] pipelines that were simulated alone */
     het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
     het_stage_cost *alone_stage;      /* [2 ranks] */
-    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 5 groups + 11] */
+    int64_t *alone_group;             /* [ranks] */
     het_group *alone_tree;            /* [groups] those that its devices are in */
     int64_t *alone_from, alone_groups; /* [groups] which of the cluster's they are; how many there are */
     het_link_cost *alone_link;        /* [ranks][ranks], where the cluster has a matrix */
@@ -4877,16 +4865,13 @@ typedef struct heti_s_seek {
 
 /* ---- small tools ---- */
 
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t heti_s_random(heti_s_seek *s) {
+/* Drawn from 0 to n - 1: splitmix64 (Steele, Lea, Flood 2014). */
+static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
+    if (n < 2) return 0;
     uint64_t z = s->random += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
-    return n < 2 ? 0 : HETI_T_CAST(int64_t, heti_s_random(s) % HETI_T_CAST(uint64_t, n));
+    return HETI_T_CAST(int64_t, (z ^ (z >> 31)) % HETI_T_CAST(uint64_t, n));
 }
 
 static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
@@ -4990,27 +4975,18 @@ static double heti_s_spot_both(const heti_s_seek *s, const heti_s_choice *c, con
                        c->granules);
 }
 
-/* F, B, I, W and recomputation of a stage at least. */
-static void heti_s_least_times(const heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules,
-                               double seconds[HETI_S_CALLS]) {
-    for (int call = 0; call < HETI_S_CALLS; call++)
-        seconds[call] = call == HETI_S_AGAIN ? heti_s_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules)
-            : heti_s_stage_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules);
-}
-
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
     const double bytes = heti_s_kind_at(s->d.profile, unit)->output * heti_s_tokens(s, granules);
     return from == to ? 0 : heti_s_link_seconds(heti_s_cluster_link(s->d.cluster, from, to), bytes);
 }
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
-    const int64_t places = from->first[from->pipelines];
     memcpy(to, from, offsetof(heti_s_choice, first));
     HETI_T_COPY(to->first, from->first, from->pipelines + 1);
     HETI_T_COPY(to->count, from->count, from->pipelines);
     HETI_T_COPY(to->device, from->device, heti_s_used(from));
-    HETI_T_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
-    HETI_T_COPY(to->recompute, from->recompute, places);
+    HETI_T_COPY(to->end, from->end, heti_s_chunks(s, from) * from->first[from->pipelines]);
+    HETI_T_COPY(to->recompute, from->recompute, from->first[from->pipelines]);
 }
 
 /* Stages that are not empty and make up the chain; counts that make up the step; two stages a
@@ -5070,9 +5046,8 @@ static void heti_s_put_stage(het_stage *stage, int64_t pipeline, int64_t rank, c
 }
 
 static void heti_s_put_order(const heti_s_seek *s, const heti_s_choice *c, het_plan *plan) {
-    const char *name = s->order[c->order]->name;
     memset(plan->schedule, 0, sizeof plan->schedule);
-    memcpy(plan->schedule, name, strlen(name));
+    memcpy(plan->schedule, s->order[c->order]->name, strlen(s->order[c->order]->name));
     plan->memory_limit = heti_s_real(c->limit);
 }
 
@@ -5148,7 +5123,7 @@ static void heti_s_memory_missing(heti_s_seek *s) {
 /* Costs of s->plan with the choice's micro-batches: s->costs. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c) {
     het_plan_costs_free(s->costs);
-    heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
+    heti_s_sizes_step(&s->sizes, s->granule, s->d.granules, c->granules);
     return heti_s_sized_costs(&s->d, s->plan, s->d.cluster, &s->sizes, &s->allocator, &s->costs, s->error);
 }
 
@@ -5206,12 +5181,11 @@ static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int
 
 /* Ranks that hold a block, ascending, as s->scratch. */
 static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_block_profile *block) {
-    const int64_t *use = s->d.profile->use + block->first_use;
     int64_t i, g, count = 0;
     HETI_T_CLEAR(s->used, s->ranks);
     for (int64_t p = 0; p < c->pipelines; p++) {
         for (i = g = 0; i < block->uses; i++) {
-            while (heti_s_ends(s, c, p)[g] <= use[i]) g++;
+            while (heti_s_ends(s, c, p)[g] <= s->d.profile->use[block->first_use + i]) g++;
             s->used[heti_s_spot_of(s, c, p, g).device] = 1;
         }
     }
@@ -5282,14 +5256,15 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     }
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
-        const int again = known && (c->recompute[spot.at] & 3);
         heti_s_lower *to = &s->lower[spot.place];
         double f = 0, b, in = 0, w, r = 0;
         for (int k = 0; k < 2; k++) { /* full micro-batches, the smallest */
             double t[HETI_S_CALLS];
-            heti_s_least_times(s, spot.kind, spot.begin, spot.end, k == 0 ? c->granules : small, t);
+            for (int call = 0; call < HETI_S_CALLS; call++)
+                t[call] = (call == HETI_S_AGAIN ? heti_s_seconds : heti_s_stage_seconds)
+                    (s, spot.kind, HETI_S_LEAST + call, spot.begin, spot.end, k == 0 ? c->granules : small);
             f = t[HETI_S_FORWARD], b = t[HETI_S_BACKWARD], in = t[HETI_S_INPUT], w = t[HETI_S_WEIGHT];
-            r = again ? t[HETI_S_AGAIN] : 0;
+            r = known && (c->recompute[spot.at] & 3) != 0 ? t[HETI_S_AGAIN] : 0;
             if (known && !s->order[c->order]->split) in = b, w = 0; /* B alone */
             else if (!known) { /* any schedule */
                 b = heti_s_back(s, b, in + w);
@@ -5414,21 +5389,19 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
     if (recompute > 3) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 4 + 1));
     kept = how == HET_RECOMPUTE_STAGE ? kept + in_flight * heti_s_kind_at(p, begin)->input : kept * in_flight;
     return heti_s_divided(s, c, b->weights - a->weights, trained * p->gradient_bytes, trained * p->state_bytes) +
-           tokens * (kept + s->widest) + p->rank_weights +
-           p->rank_gradients + p->rank_workspace;
+           tokens * (kept + s->widest) + p->rank_weights + p->rank_gradients + p->rank_workspace;
 }
 
 /* The most units from `begin` that a device takes in `seconds` and its memory; none where it does
    not take the micro-batches. */
 static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, int64_t device, int64_t begin,
                                  int64_t most, int recompute, double in_flight, double seconds) {
-    const int64_t kind = s->kind_of[device];
     const double limit = s->ignore_memory ? 0 : s->d.cluster->device[device].memory / heti_s_real(heti_s_chunks(s, c));
     const int split = s->order[c->order]->split;
     int64_t low = begin, high = heti_s_takes(s, device, c->granules) ? most : begin;
     while (low < high) {
         const int64_t middle = high - (high - low) / 2;
-        if (heti_s_both(s, kind, split, recompute, begin, middle, c->granules) <= seconds &&
+        if (heti_s_both(s, s->kind_of[device], split, recompute, begin, middle, c->granules) <= seconds &&
             (limit <= 0 || heti_s_stage_bytes(s, c, begin, middle, recompute, in_flight) + s->reserve[device] <= limit))
             low = middle;
         else high = middle - 1;
@@ -5451,14 +5424,13 @@ static int32_t heti_s_place_way(const heti_s_seek *s, const heti_s_choice *c, in
 /* Gives each device of a pipeline in turn what it can take in `seconds`; stages of no length are
    devices that got nothing. 1: all is given. */
 static int heti_s_give_units(const heti_s_seek *s, heti_s_choice *c, int64_t p, double seconds) {
-    const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
-                  ways = heti_s_ways(s, order->split);
+                  ways = heti_s_ways(s, s->order[c->order]->split);
     int64_t *end = heti_s_ends(s, c, p), at = 0;
     int32_t *recompute = &c->recompute[c->first[p]];
     for (int64_t i = 0; i < places; i++) recompute[i] = 0;
     for (int64_t i = 0; i < stages; i++) {
-        const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
+        const int64_t place = heti_s_place_of(s->order[c->order], places, i), device = c->device[c->first[p] + place];
         const double in_flight = heti_s_in_flight(s, c, p, i, stages);
         int64_t most = s->units - (stages - 1 - i), next = at;
         if (most <= at) most = heti_s_min(at + 1, s->units);
@@ -5564,36 +5536,31 @@ static int64_t heti_s_alone_number(heti_s_seek *s, int64_t group) {
     return n;
 }
 
-/* The plan of one pipeline alone, its costs, and a key of both. */
-static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+/* The plan of one pipeline alone, its groups and links, and a key of them and of its costs. */
+static uint64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p);
     const int64_t head[7] = { c->order, c->limit, c->granules, places, c->keepers * HETI_S_STATE_KEPT + c->state,
                               c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0,
                               c->shard };
-    int64_t n = 7;
-    HETI_T_COPY(s->alone_key, head, n);
+    uint64_t key = het_xxh64(head, sizeof head, 0);
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
     s->alone_groups = 0;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
-        s->alone_key[n++] = spot.end + (s->units + 1) * c->recompute[spot.at];
-        if (i >= places) continue;
-        s->alone_group[spot.place] = heti_s_alone_number(s, s->d.cluster->device[spot.device].group);
-        s->alone_key[n++] = spot.kind;
-        s->alone_key[n++] = s->d.cluster->link != NULL ? spot.device : s->alone_group[spot.place];
+        if (i < places) s->alone_group[spot.place] = heti_s_alone_number(s, s->d.cluster->device[spot.device].group);
         for (int64_t k = 0; k < places && s->d.cluster->link != NULL; k++)
             s->alone_link[spot.place * places + k] = heti_s_cluster_link(s->d.cluster, spot.device,
                                                                          c->device[c->first[p] + k]);
+        const int64_t own[4] = { spot.end, c->recompute[spot.at], spot.kind,
+                                 s->d.cluster->link != NULL ? spot.device : s->alone_group[spot.place] };
+        key = het_xxh64(own, sizeof own, key);
     }
-    for (const het_group *g = s->alone_tree; g < s->alone_tree + s->alone_groups; g++) {
-        s->alone_key[n++] = g->parent;
-        memcpy(&s->alone_key[n], &g->latency, 4 * sizeof g->latency); /* bandwidth, bus, uplink */
-        n += 4;
-    }
+    for (const het_group *g = s->alone_tree; g < s->alone_tree + s->alone_groups; g++) /* but for names */
+        key = het_xxh64(&g->parent, offsetof(het_group, process) - offsetof(het_group, parent), key);
     heti_s_put_order(s, c, &s->alone);
-    return n;
+    return key;
 }
 
 static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
@@ -5667,16 +5634,14 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
 static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t count) {
     const het_schedule_kind *order = s->order[c->order];
     const int keeps_all = order->all_forward || (order->limited && c->limit == 0);
-    int64_t n = heti_s_alone(s, c, p);
     const int64_t rounds = heti_s_places(c, p), most = 3 * rounds;
     if (count == 0) count = 1; /* it must fit all the same */
-    s->alone_key[n++] = count < most ? count : most;
-    s->alone_key[n++] = keeps_all ? count : 0;
-    const uint64_t key = het_xxh64(s->alone_key, HETI_T_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
+    const int64_t counts[2] = { heti_s_min(count, most), keeps_all ? count : 0 };
+    const uint64_t key = het_xxh64(counts, sizeof counts, heti_s_alone(s, c, p)) | 1u;
     heti_s_memo *memo = &s->memo[key / 2 % HETI_S_MEMOS];
     if (memo->key != key) {
         memo->key = key;
-        memo->count = count < most ? count : most;
+        memo->count = counts[0];
         heti_s_alone_costs(s, c, p);
         memo->at = heti_s_alone_run(s, c, p, memo->count, keeps_all ? heti_s_real(count) / heti_s_real(memo->count) :
                                     1);
@@ -5750,11 +5715,7 @@ static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, in
     for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
         while (p < c->pipelines && heti_s_ends(s, c, p)[s->scratch[p]] <= unit) s->scratch[p]++;
         const int64_t i = heti_s_holder(s, c, p);
-        if (before >= 0) {
-            const het_link_cost link = heti_s_cluster_link(s->d.cluster, before, i);
-            slowest.latency = heti_s_larger(slowest.latency, link.latency);
-            slowest.bandwidth = heti_s_larger(slowest.bandwidth, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
-        }
+        if (before >= 0) heti_s_slow_link(&slowest, heti_s_cluster_link(s->d.cluster, before, i));
         before = i;
     }
     return slowest;
@@ -5763,9 +5724,8 @@ static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, in
 /* About the seconds of reductions, updates and gathers of the busiest device: as if they did not
    disturb each other. */
 static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
-    const het_profile *profile = s->d.profile;
-    const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : profile->reduce_bytes) +
-                         (c->shard == HET_SHARD_WEIGHTS ? 0 : profile->gather_bytes);
+    const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : s->d.profile->reduce_bytes) +
+                         (c->shard == HET_SHARD_WEIGHTS ? 0 : s->d.profile->gather_bytes);
     const double holders = heti_s_real(c->pipelines + c->keepers),
                  own = c->state == HETI_S_STATE_KEPT ? 0 : 1 / holders,
                  kept = c->keepers > 0 ? (1 - heti_s_real(c->pipelines) * own) / heti_s_real(c->keepers) : 0;
@@ -5857,7 +5817,6 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
 
 /* About what weights that come and sums that leave make forward and backward of a stage longer. */
 static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const heti_s_spot *spot, double both) {
-    const het_profile *profile = s->d.profile;
     const double others = 1 - 1 / heti_s_real(c->pipelines),
                  forward = heti_s_stage_seconds(s, spot->kind, HETI_S_FORWARD, spot->begin, spot->end, c->granules);
     double fetch = 0, leave = 0;
@@ -5867,7 +5826,7 @@ static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const h
         const het_link_cost link = heti_s_unit_link(s, c, u);
         const heti_s_prefix *a = &s->before[u], *b = &s->before[u + 1];
         if (c->shard == HET_SHARD_WEIGHTS) fetch += link.latency + (b->weights - a->weights) * others * link.bandwidth;
-        leave += link.latency + (b->trained - a->trained) * others * link.bandwidth * profile->reduce_bytes;
+        leave += link.latency + (b->trained - a->trained) * others * link.bandwidth * s->d.profile->reduce_bytes;
     }
     return heti_s_larger(0, fetch - forward) + heti_s_larger(0, fetch + leave - (both - forward));
 }
@@ -6266,14 +6225,12 @@ static int heti_s_move_device(heti_s_seek *s, heti_s_choice *c) {
 /* One pipeline becomes two, or two become one; or all of them. */
 static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     const int64_t p = heti_s_below(s, c->pipelines), n = heti_s_places(c, p);
-    const int64_t total = c->first[c->pipelines];
     int64_t q;
     if (heti_s_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_s_below(s, heti_s_min(s->units, s->ranks));
-        const int keep = c->keepers > 0;
         const int way = HETI_T_CAST(int, heti_s_below(s, 4));
-        const int64_t devices = heti_s_below(s, 2) == 0 ? s->ranks : total;
-        return heti_s_arrange(s, c, devices, length, way, keep) && heti_s_refit(s, c);
+        const int64_t devices = heti_s_below(s, 2) == 0 ? s->ranks : c->first[c->pipelines];
+        return heti_s_arrange(s, c, devices, length, way, c->keepers > 0) && heti_s_refit(s, c);
     }
     if (n > 1 && heti_s_below(s, 2) == 0) {
         const int64_t at = c->first[p] + 1 + heti_s_below(s, n - 1);
@@ -6355,19 +6312,6 @@ static int heti_s_move_state(heti_s_seek *s, heti_s_choice *c) {
     return c->state != before || c->shard != shard;
 }
 
-static int heti_s_move(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t what = heti_s_below(s, 20);
-    if (what < 6) return heti_s_move_cut(s, c);
-    if (what < 8) return heti_s_move_swap(s, c);
-    if (what < 11) return heti_s_move_device(s, c);
-    if (what < 13) return heti_s_move_pipelines(s, c);
-    if (what < 15) return heti_s_move_share(s, c);
-    if (what < 16) return heti_s_move_granules(s, c);
-    if (what < 18) return heti_s_move_order(s, c);
-    if (what < 19) return heti_s_move_recompute(s, c);
-    return heti_s_move_state(s, c);
-}
-
 /* Whether the moved choice is to be gone on with. It is simulated where the estimate promises more
    than ever in this climb, or where none fits yet. */
 static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double *least) {
@@ -6386,14 +6330,20 @@ static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double 
     return 1;
 }
 
-/* One to three moves from s->now to s->next. 0: they lead to no plan. */
+/* One to three moves from s->now to s->next, each as often as it stands here. 0: they lead to no
+   plan. */
 static int heti_s_moved(heti_s_seek *s) {
+    static int (*const heti_s_moves[])(heti_s_seek *, heti_s_choice *) = {
+        heti_s_move_cut, heti_s_move_cut, heti_s_move_cut, heti_s_move_cut, heti_s_move_cut, heti_s_move_cut,
+        heti_s_move_swap, heti_s_move_swap, heti_s_move_device, heti_s_move_device, heti_s_move_device,
+        heti_s_move_pipelines, heti_s_move_pipelines, heti_s_move_share, heti_s_move_share, heti_s_move_granules,
+        heti_s_move_order, heti_s_move_order, heti_s_move_recompute, heti_s_move_state };
     int64_t n = 1 + (heti_s_below(s, 3) == 0);
     n += heti_s_below(s, 6) == 0;
     s->moves++;
     heti_s_choice_copy(s, &s->next, &s->now);
     for (int64_t i = 0; i < n; i++)
-        if (s->next.pipelines == 0 || !heti_s_move(s, &s->next)) return 0;
+        if (s->next.pipelines == 0 || !heti_s_moves[heti_s_below(s, 20)](s, &s->next)) return 0;
     return heti_s_is_plan(s, &s->next);
 }
 
@@ -6462,7 +6412,6 @@ static double heti_s_least_found(const heti_s_seek *s) {
 static void heti_s_each_recompute(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t places = c->first[c->pipelines];
-    const int32_t states = heti_s_states(s, c->keepers);
     const int64_t ways = heti_s_ways(s, s->order[c->order]->split);
     int64_t masks = 1, left, i;
     int made = 0; /* the lists */
@@ -6482,7 +6431,7 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
             if (s->result != HET_OK || s->lists == NULL) break;
             made = 1;
         }
-        for (c->state = 0; c->state < states && s->result == HET_OK; c->state++) {
+        for (c->state = 0; c->state < heti_s_states(s, c->keepers) && s->result == HET_OK; c->state++) {
             s->result = heti_s_judge_lists(s, c, HET_NO);
             if (s->result != HET_OK) break;
             heti_s_keep(s, c);
@@ -6990,7 +6939,6 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     HETI_S_ROOMS(double, n + 1, &s->pipeline_time, &s->pipeline_fill, &s->reserve, &s->ring, &s->own.share,
                  &s->own.state_share, &s->own.slice_share, &s->alone.share, &s->alone.state_share,
                  &s->alone.slice_share);
-    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 5 * s->d.cluster->groups + 11);
     s->alone_from = HETI_S_ROOM(int64_t, s->d.cluster->groups);
     s->alone_tree = HETI_S_ROOM(het_group, s->d.cluster->groups);
     s->kind = HETI_S_ROOM(heti_s_device_kind, n);
@@ -7827,63 +7775,47 @@ static het_result heti_s_fits_with(heti_s_seek *s, const heti_s_choice *c, het_p
     return HET_OK;
 }
 
-/* The plan judged last, whose stages in turn recompute as little as fits. *fewer: some do. */
-static het_result heti_s_recompute_less(heti_s_seek *s, const heti_s_choice *found, het_plan *plan, int *fewer) {
+/* *plan: the one judged last, whose stages in turn recompute as little as fits. NULL: all stay. */
+static het_result heti_s_recompute_less(heti_s_seek *s, const heti_s_choice *found, het_plan **plan) {
     heti_s_choice c = *found; /* its devices */
-    int fits;
+    int fits, fewer = 0;
+    if (s->plan->stages > 256) return HET_OK;
+    HETI_T_TRY(het_plan_copy(s->plan, &s->allocator, "het_plan_search", plan, s->error));
     c.state = HETI_S_STATE_EVEN; /* state stays where it is */
-    for (int64_t g = 0; g < plan->stages; g++) {
-        const het_stage was = plan->stage[g];
+    for (int64_t g = 0; g < (*plan)->stages; g++) {
+        const het_stage was = (*plan)->stage[g];
         int64_t low = 0, most = was.unit_end - was.unit_begin, high = most;
         if (was.recompute == HET_RECOMPUTE_NONE) continue;
-        HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, most, &fits));
+        HETI_T_TRY(heti_s_fits_with(s, &c, *plan, g, most, &fits));
         while (fits && low < high) { /* `high` units fit */
             const int64_t middle = (low + high) / 2;
-            HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, middle, &fits));
+            HETI_T_TRY(heti_s_fits_with(s, &c, *plan, g, middle, &fits));
             if (fits) high = middle;
             else low = middle + 1, fits = 1;
         }
-        if (high < most) HETI_T_TRY(heti_s_fits_with(s, &c, plan, g, high, fewer));
-        else plan->stage[g] = was;
+        if (high < most) HETI_T_TRY(heti_s_fits_with(s, &c, *plan, g, high, &fewer));
+        else (*plan)->stage[g] = was;
     }
+    if (!fewer) het_plan_free(*plan), *plan = NULL;
     return HET_OK;
-}
-
-/* Each of the best forms so. */
-static het_result heti_s_recompute_some(heti_s_seek *s) {
-    het_plan *plan[HETI_S_MOST_FOUND];
-    int64_t granules[HETI_S_MOST_FOUND];
-    const int64_t count = s->found_count; /* which changes below */
-    het_result result = HET_OK;
-    for (int64_t i = 0; i < count; i++) {
-        int fewer = 0;
-        plan[i] = NULL, granules[i] = s->found[i].granules;
-        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
-        if (result != HET_OK || s->plan->stages > 256) continue;
-        result = het_plan_copy(s->plan, &s->allocator, "het_plan_search", &plan[i], s->error);
-        if (result == HET_OK) result = heti_s_recompute_less(s, &s->found[i], plan[i], &fewer);
-        if (!fewer) het_plan_free(plan[i]), plan[i] = NULL;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (result == HET_OK && plan[i] != NULL) result = heti_s_judge_fused(s, plan[i], granules[i]);
-        else het_plan_free(plan[i]);
-    }
-    return result;
 }
 
 /* ---- what was found, with lists made for its times ---- */
 
-/* The plan that was judged last, to get lists of "timed": *plan. NULL: they have nothing to order,
-   or too much; most: stages of its longest pipeline. */
-static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_plan **plan, int64_t *most) {
+static int64_t heti_s_longest_stages(const het_plan *plan) {
+    int64_t most = 1;
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        most = heti_s_max(most, plan->first_stage[p + 1] - plan->first_stage[p]);
+    return most;
+}
+
+/* *plan: the one judged last, to get lists of "timed". NULL: they have nothing to order, or too
+   much. */
+static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_plan **plan) {
     int64_t forwards = 0;
-    *plan = NULL, *most = 1;
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
-        const int64_t stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
-        *most = heti_s_max(*most, stages);
-        forwards += stages * c->count[p] * s->plan->slices;
-    }
-    if (*most == 1 || s->ranks > 64 || forwards > 4096) return HET_OK;
+    for (int64_t p = 0; p < s->plan->pipelines; p++)
+        forwards += (s->plan->first_stage[p + 1] - s->plan->first_stage[p]) * c->count[p] * s->plan->slices;
+    if (heti_s_longest_stages(s->plan) == 1 || s->ranks > 64 || forwards > 4096) return HET_OK;
     HETI_T_TRY(het_plan_copy(s->plan, &s->allocator, "het_plan_search", plan, s->error));
     memcpy((*plan)->schedule, "timed", 6);
     for (int64_t g = 0; g < s->plan->stages; g++) /* whole stages need B in one piece; this keeps as little */
@@ -7891,31 +7823,42 @@ static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_p
     return HET_OK;
 }
 
-/* Each of the best forms with "timed": with no limit of what ranks keep, else, until it fits, with
-   room for about as many micro-batches as there are stages, three quarters of them, ... */
-static het_result heti_s_time(heti_s_seek *s) {
-    het_plan *plan[HETI_S_MOST_FOUND], *timed;
-    int64_t granules[HETI_S_MOST_FOUND], most[HETI_S_MOST_FOUND];
+/* Judges it with no limit of what ranks keep, else, until it fits, with room for about as many
+   micro-batches as there are stages, three quarters of them, ... */
+static het_result heti_s_judge_timed(heti_s_seek *s, het_plan *plan, int64_t granules) {
+    const int64_t most = heti_s_longest_stages(plan);
+    het_result result = HET_OK;
+    int fits = 0;
+    for (int64_t room = most + 1; result == HET_OK && !fits && room > 0 && !heti_s_is_over(s);
+         room -= heti_s_max(1, room / 4)) {
+        het_plan *timed;
+        plan->memory_limit = room > most ? 0 : heti_s_real(room);
+        result = het_plan_copy(plan, &s->allocator, "het_plan_search", &timed, s->error);
+        if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules);
+        fits = !(s->lack.bytes > 0);
+    }
+    het_plan_free(plan);
+    return result;
+}
+
+/* Each of the best forms with fewer units that recompute, or with "timed". */
+static het_result heti_s_refine(heti_s_seek *s, int timed) {
+    het_plan *plan[HETI_S_MOST_FOUND];
+    int64_t granules[HETI_S_MOST_FOUND];
     const int64_t count = s->found_count; /* which changes below */
     het_result result = HET_OK;
     for (int64_t i = 0; i < count; i++) {
-        plan[i] = NULL, most[i] = 0, granules[i] = s->found[i].granules;
+        plan[i] = NULL, granules[i] = s->found[i].granules;
         if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
-        if (result == HET_OK) result = heti_s_time_plan(s, &s->found[i], &plan[i], &most[i]);
+        if (result == HET_OK) result = (timed ? heti_s_time_plan : heti_s_recompute_less)(s, &s->found[i], &plan[i]);
     }
-    s->budget = heti_s_spent(s) + s->d.evaluations;
-    (void)heti_s_give(s, 1);
-    for (int64_t i = 0; i < count; i++) {
-        int fits = plan[i] == NULL;
-        for (int64_t room = most[i] + 1; result == HET_OK && !fits && room > 0 && !heti_s_is_over(s);
-             room -= heti_s_max(1, room / 4)) {
-            plan[i]->memory_limit = room > most[i] ? 0 : heti_s_real(room);
-            result = het_plan_copy(plan[i], &s->allocator, "het_plan_search", &timed, s->error);
-            if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules[i]);
-            fits = !(s->lack.bytes > 0);
-        }
-        het_plan_free(plan[i]);
+    if (timed) {
+        s->budget = heti_s_spent(s) + s->d.evaluations;
+        (void)heti_s_give(s, 1);
     }
+    for (int64_t i = 0; i < count; i++)
+        if (result != HET_OK) het_plan_free(plan[i]);
+        else if (plan[i] != NULL) result = (timed ? heti_s_judge_timed : heti_s_judge_fused)(s, plan[i], granules[i]);
     return result;
 }
 
@@ -7991,8 +7934,8 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
         s.d.seconds = desc->seconds;
         if (s.d.recompute != HET_NO && s.d.recompute_units != HET_NO && s.d.trials == 0 && s.result == HET_OK)
-            s.result = heti_s_recompute_some(&s);
-        if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_time(&s);
+            s.result = heti_s_refine(&s, 0);
+        if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_refine(&s, 1);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
         result = s.result;
@@ -8040,40 +7983,33 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     heti_s_sizes_cut(&p->sizes, arena, p->micro_batches);
 }
 
-static het_result heti_s_predict_check(const heti_s_predict *p, const char *call, het_error *error) {
-    const het_search_desc *d = p->desc;
-    const het_plan *plan = p->plan;
-    if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
-        return HETI_S_BAD(error, "%s: description, profile, cluster or plan is NULL", call);
-    if (d->start_canary != 0 || d->end_canary != 0)
-        return HETI_S_BAD(error, "%s: het_search_desc was not cleared", call);
-    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 ||
-        d->granule_tokens > 1000000000 || p->granules < 1 || p->granules > d->granules)
-        return HETI_S_BAD(error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules,
-                          d->granules, d->granule_tokens);
-    if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
-        return HETI_S_BAD(error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
-                          plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
-    HETI_T_TRY(heti_s_check_profile(d->profile, call, error));
-    return het_plan_check(plan, call, error);
-}
-
 /* A step's micro-batches, whose they are, sizes, costs, lists. cluster: not the description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
     memset(p, 0, sizeof *p);
+    if (desc == NULL || plan == NULL || desc->profile == NULL || desc->cluster == NULL)
+        return HETI_S_BAD(error, "%s: description, profile, cluster or plan is NULL", call);
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return HETI_S_BAD(error, "%s: het_search_desc was not cleared", call);
+    if (desc->granules < 1 || desc->granules > INT64_C(1) << 31 || desc->granule_tokens < 1 ||
+        desc->granule_tokens > 1000000000 || granules < 1 || granules > desc->granules)
+        return HETI_S_BAD(error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, granules,
+                          desc->granules, desc->granule_tokens);
+    if (plan->units != desc->profile->units || plan->ranks != desc->cluster->ranks)
+        return HETI_S_BAD(error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
+                          plan->units, plan->ranks, desc->profile->units, desc->cluster->ranks);
+    HETI_T_TRY(heti_s_check_profile(desc->profile, call, error));
+    HETI_T_TRY(het_plan_check(plan, call, error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &p->allocator, error, call));
     p->desc = desc;
     p->plan = plan;
     p->granules = granules;
-    HETI_T_TRY(heti_s_predict_check(p, call, error));
-    HETI_T_TRY(heti_t_choose(&desc->allocator, &p->allocator, error, call));
     p->micro_batches = (desc->granules + granules - 1) / granules;
     HETI_T_TRY(heti_t_arrays(&p->arena, 0, heti_s_predict_cut, p, &p->allocator, call, error));
-    heti_s_amount granule = heti_s_granule_of(desc);
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
-    heti_s_sizes_step(&p->sizes, &granule, desc->granules, granules);
+    heti_s_sizes_step(&p->sizes, heti_s_granule_of(desc), desc->granules, granules);
     HETI_T_TRY(heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error));
     return heti_s_lists(plan, p->count, &p->blocks, p->costs, &p->allocator, &p->schedule, error);
 }
@@ -8193,16 +8129,15 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
-    het_adapt made, *a;
     HETI_S_OUTPUT("het_adapt_create", adapt);
     HETI_T_TRY(heti_s_adapt_check(desc, error));
-    memset(&made, 0, sizeof made);
+    HETI_S_CLEARED(het_adapt, made);
     HETI_T_TRY(heti_t_choose(&desc->allocator, &made.allocator, error, "het_adapt_create"));
     const het_cluster *cluster = desc->search->cluster;
     made.d = *desc;
     made.search = *desc->search;
     made.search.allocator = made.allocator;
-    a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
+    het_adapt *a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
     if (a == NULL) return HET_ERR_OOM;
     a->search.cluster = &a->believed;
     a->link = a->rank + cluster->ranks;
@@ -8279,9 +8214,8 @@ static het_result heti_s_expect_reductions(het_adapt *a, const char *call, het_e
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
     const char *const call = "het_adapt_start";
-    het_adapt next;
     if (adapt == NULL) return HETI_S_BAD(error, "%s: adapt is NULL", call);
-    next = *adapt;
+    het_adapt next = *adapt;
     next.plan = NULL;
     next.most = 0;
     memset(&next.ways, 0, sizeof next.ways);
@@ -8876,16 +8810,16 @@ static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts)
     }
 }
 
-static int heti_s_pack_takes(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a) {
-    return !(s->limit[pipeline] > 0 && a->tokens > s->limit[pipeline]);
+static int heti_s_pack_takes(const heti_s_pack *s, int64_t pipeline, heti_s_amount a) {
+    return !(s->limit[pipeline] > 0 && a.tokens > s->limit[pipeline]);
 }
 
-static double heti_s_at(const het_cost *c, const heti_s_amount *a, double calls) {
-    return c->base * calls + c->token * a->tokens + c->pair * a->pairs;
+static double heti_s_at(const het_cost *c, heti_s_amount a, double calls) {
+    return c->base * calls + c->token * a.tokens + c->pair * a.pairs;
 }
 
 /* max w t */
-static double heti_s_pack_cost(const heti_s_pack *s, const heti_s_amount *a) {
+static double heti_s_pack_cost(const heti_s_pack *s, heti_s_amount a) {
     double cost = 0;
     for (int64_t i = 0; i < s->curves; i++) cost = heti_s_larger(cost, heti_s_at(&s->curve[i], a, 1));
     return cost;
@@ -8944,8 +8878,8 @@ static heti_s_amount heti_s_pack_amount(const heti_s_pack *s, int64_t granule) {
     return a;
 }
 
-static void heti_s_add(heti_s_amount *to, const heti_s_amount *a, double times) {
-    heti_s_add_numbers(to, a, sizeof *a, times);
+static void heti_s_add(heti_s_amount *to, heti_s_amount a, double times) {
+    heti_s_add_numbers(to, &a, sizeof a, times);
 }
 
 static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
@@ -8957,8 +8891,7 @@ static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
 static void heti_s_pack_sort(heti_s_pack *s) {
     const int64_t n = s->d.granules;
     for (int64_t i = 0; i < n; i++) {
-        const heti_s_amount a = heti_s_pack_amount(s, i);
-        s->key[i] = heti_s_pack_cost(s, &a);
+        s->key[i] = heti_s_pack_cost(s, heti_s_pack_amount(s, i));
         s->sorted[i] = i;
     }
     for (int64_t width = 1; width < n; width *= 2) {
@@ -8974,9 +8907,8 @@ static void heti_s_pack_sort(heti_s_pack *s) {
         s->spare = swap;
     }
     for (int64_t i = 0; i < n; i++) {
-        const heti_s_amount a = heti_s_pack_amount(s, s->sorted[i]);
         s->before[i + 1] = s->before[i];
-        heti_s_add(&s->before[i + 1], &a, 1);
+        heti_s_add(&s->before[i + 1], heti_s_pack_amount(s, s->sorted[i]), 1);
     }
     s->all = s->before[n];
 }
@@ -8989,14 +8921,13 @@ static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
     for (int64_t p = 0; p < s->d.plan->pipelines; p++)
         for (int64_t g = s->d.plan->first_stage[p]; g < s->d.plan->first_stage[p + 1]; g++)
             s->load[s->d.plan->stage[g].rank] += heti_s_real(s->pipeline_count[p]) / heti_s_real(m) *
-            heti_s_at(&s->stage[g], &s->all, heti_s_real(m));
+            heti_s_at(&s->stage[g], s->all, heti_s_real(m));
     for (int64_t g = 0; g < s->d.plan->stages; g++) work = heti_s_larger(work, s->load[s->d.plan->stage[g].rank]);
     return work;
 }
 
 /* Of every number of micro-batches: the least bounds come first, of equals the lower number. */
 static void heti_s_pack_bounds(heti_s_pack *s) {
-    const double largest = s->key[s->sorted[0]];
     int64_t j;
     for (int64_t i = 0; i < s->count_count; i++) {
         heti_s_count c = s->count[i];
@@ -9004,7 +8935,7 @@ static void heti_s_pack_bounds(heti_s_pack *s) {
         mean.tokens /= heti_s_real(c.count);
         mean.pairs /= heti_s_real(c.count);
         c.work = heti_s_pack_work(s, c.count);
-        c.bound = c.work + s->spread * heti_s_larger(largest, heti_s_pack_cost(s, &mean));
+        c.bound = c.work + s->spread * heti_s_larger(s->key[s->sorted[0]], heti_s_pack_cost(s, mean));
         for (j = i; j > 0 && c.bound < s->count[j - 1].bound; j--) s->count[j] = s->count[j - 1];
         s->count[j] = c;
     }
@@ -9013,15 +8944,15 @@ static void heti_s_pack_bounds(heti_s_pack *s) {
 /* ---- groupings ---- */
 
 /* May granules of this sum stand together, where they are several? */
-static int heti_s_pack_fits(const heti_s_pack *s, const heti_s_amount *a) {
-    if (s->d.max_tokens > 0 && a->tokens > heti_s_real(s->d.max_tokens)) return 0;
-    if (s->d.max_sequences > 0 && a->sequences > heti_s_real(s->d.max_sequences)) return 0;
-    return !(s->cap > 0) || a->tokens <= s->cap;
+static int heti_s_pack_fits(const heti_s_pack *s, heti_s_amount a) {
+    if (s->d.max_tokens > 0 && a.tokens > heti_s_real(s->d.max_tokens)) return 0;
+    if (s->d.max_sequences > 0 && a.sequences > heti_s_real(s->d.max_sequences)) return 0;
+    return !(s->cap > 0) || a.tokens <= s->cap;
 }
 
 static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_t end) {
     heti_s_amount a = s->before[end];
-    heti_s_add(&a, &s->before[begin], -1);
+    heti_s_add(&a, s->before[begin], -1);
     return a;
 }
 
@@ -9030,13 +8961,13 @@ static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_
 static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t last, double bound, double *cost) {
     heti_s_amount a = heti_s_pack_run(s, begin, begin + 1);
     int64_t low = begin + 1, high = last + 1; /* low fits, high does not */
-    *cost = heti_s_pack_cost(s, &a);
+    *cost = heti_s_pack_cost(s, a);
     if (*cost > bound) return begin;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         a = heti_s_pack_run(s, begin, middle);
-        const double c = heti_s_pack_cost(s, &a);
-        if (c > bound || !heti_s_pack_fits(s, &a)) { high = middle; continue; }
+        const double c = heti_s_pack_cost(s, a);
+        if (c > bound || !heti_s_pack_fits(s, a)) { high = middle; continue; }
         low = middle;
         *cost = c;
     }
@@ -9063,7 +8994,7 @@ static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, int64
 /* The m runs whose largest is least: bisection between a bound that no runs keep and one that some
    do, which is always the cost of a run. */
 static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, int64_t *group, double *largest) {
-    double low = 0, high = 2 * heti_s_pack_cost(s, &s->all);
+    double low = 0, high = 2 * heti_s_pack_cost(s, s->all);
     if (!heti_s_pack_runs(s, m, high, NULL, &high)) return 0;
     for (;;) {
         const double middle = low + (high - low) / 2;
@@ -9093,16 +9024,16 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, int64_t *group, double 
             double cost;
             if (s->cluster[j] && s->d.granules - i <= empty) continue;
             if (to >= 0 && s->cost[j] >= least) continue;
-            heti_s_add(&with, &own, 1);
-            if (!heti_s_pack_takes(s, s->pipeline[j], &with)) continue;
-            if (s->cluster[j] && !heti_s_pack_fits(s, &with)) continue;
-            cost = heti_s_pack_cost(s, &with);
+            heti_s_add(&with, own, 1);
+            if (!heti_s_pack_takes(s, s->pipeline[j], with)) continue;
+            if (s->cluster[j] && !heti_s_pack_fits(s, with)) continue;
+            cost = heti_s_pack_cost(s, with);
             if (to >= 0 && cost >= least) continue;
             to = j;
             least = cost;
         }
         if (to < 0) return 0;
-        heti_s_add(&s->amount[to], &own, 1);
+        heti_s_add(&s->amount[to], own, 1);
         empty -= !s->cluster[to];
         s->cluster[to] = 1; /* not empty */
         s->cost[to] = least;
@@ -9151,16 +9082,15 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
     heti_s_amount sum = { 0, 0, 0 };
     *largest = 0;
     for (int64_t i = 0; i < s->d.granules; i++) {
-        const heti_s_amount own = heti_s_pack_amount(s, i);
         if (i == end) {
             memset(&sum, 0, sizeof sum);
             end += s->d.granules / m + (j < s->d.granules % m);
             j++;
         }
         s->spare[i] = j - 1; /* by number for now */
-        heti_s_add(&sum, &own, 1);
-        if (!heti_s_pack_fits(s, &sum)) return 0;
-        if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
+        heti_s_add(&sum, heti_s_pack_amount(s, i), 1);
+        if (!heti_s_pack_fits(s, sum)) return 0;
+        if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, sum));
     }
     for (int64_t i = 0; i < s->d.granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
     return 1;
@@ -9181,11 +9111,8 @@ static void heti_s_pack_plain(heti_s_pack *s) {
 
 static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
     HETI_T_CLEAR(s->amount, g->count);
-    for (int64_t i = 0; i < s->d.granules; i++) {
-        const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
-        heti_s_add(&s->amount[g->group[i]], &own, 1);
-    }
-    for (int64_t j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, &s->amount[j]);
+    for (int64_t i = 0; i < s->d.granules; i++) heti_s_add(&s->amount[g->group[i]], heti_s_pack_run(s, i, i + 1), 1);
+    for (int64_t j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, s->amount[j]);
 }
 
 /* The lists without the micro-batches that are not there. */
@@ -9199,8 +9126,7 @@ static void heti_s_pack_leave_out(heti_s_pack *s, int64_t m) {
         s->lists.start[r] = n;
         for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
             const het_action *a = &from->action[i];
-            const int there = a->kind >= HET_ACTION_REDUCE || a->micro_batch < s->lists.micro_batches[a->pipeline];
-            if (!there) continue;
+            if (a->kind < HET_ACTION_REDUCE && a->micro_batch >= s->lists.micro_batches[a->pipeline]) continue;
             s->lists.action[n] = *a;
             /* alone */
             if (a->overlap && a[1].micro_batch >= s->lists.micro_batches[a[1].pipeline]) s->lists.action[n].overlap = 0;
@@ -9229,7 +9155,7 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
     for (int64_t i = 0; i < m; i++) {
         heti_s_amount a = s->amount[s->order[i]];
         a.sequences = heti_s_larger(a.sequences, 1);
-        heti_s_sizes_put(&s->sizes, i, &a, 1);
+        heti_s_sizes_put(&s->sizes, i, a, 1);
     }
     HETI_T_TRY(heti_s_pack_simulate(s, &s->lists, &simulation));
     memset(score, 0, sizeof *score);
@@ -9252,21 +9178,13 @@ static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g) {
     score->excess = HETI_S_NONE;
     heti_s_pack_divide(s, g->count, s->pipeline_count);
     for (int64_t i = 0; i < g->count; i++)
-        if (!heti_s_pack_takes(s, s->pipeline[i], &s->amount[s->order[i]])) return HET_OK;
+        if (!heti_s_pack_takes(s, s->pipeline[i], s->amount[s->order[i]])) return HET_OK;
     HETI_T_TRY(heti_s_pack_score(s, g->count, score));
     if (s->best_grouping != NULL && !heti_s_better(score, &s->best)) return HET_OK;
     s->best = *score;
     s->best_grouping = g;
     HETI_T_COPY(s->best_order, s->order, g->count);
     return HET_OK;
-}
-
-/* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
-static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a, double calls) {
-    double seconds = 0;
-    for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++)
-        seconds = heti_s_larger(seconds, heti_s_at(&s->stage[g], a, calls));
-    return seconds;
 }
 
 /* s->by_cost: micro-batches, the largest first, of equals the lower number. s->dealt: in this order
@@ -9290,9 +9208,11 @@ static int heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
         double least = 0;
         for (int64_t p = 0; p < s->d.plan->pipelines; first += s->pipeline_count[p++]) {
             heti_s_amount with = s->pipeline_amount[p];
-            if (s->pipeline_full[p] == s->pipeline_count[p] || !heti_s_pack_takes(s, p, &s->amount[j])) continue;
-            heti_s_add(&with, &s->amount[j], 1);
-            const double seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
+            if (s->pipeline_full[p] == s->pipeline_count[p] || !heti_s_pack_takes(s, p, s->amount[j])) continue;
+            heti_s_add(&with, s->amount[j], 1);
+            double seconds = 0; /* of its slowest stage */
+            for (int64_t k = s->d.plan->first_stage[p]; k < s->d.plan->first_stage[p + 1]; k++)
+                heti_s_most(&seconds, heti_s_at(&s->stage[k], with, heti_s_real(s->pipeline_full[p] + 1)));
             if (to >= 0 && seconds >= least) continue;
             to = p;
             least = seconds;
@@ -9301,7 +9221,7 @@ static int heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
         if (to < 0) return 0;
         s->dealt[at] = j;
         s->pipeline_full[to]++;
-        heti_s_add(&s->pipeline_amount[to], &s->amount[j], 1);
+        heti_s_add(&s->pipeline_amount[to], s->amount[j], 1);
     }
     return 1;
 }
@@ -9364,10 +9284,9 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
 
 /* All orders of the clusters, alike in all pipelines. */
 static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
-    const int64_t m = g->count;
     int64_t place[HETI_S_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
     (void)heti_s_pack_deal(s, g);
-    clusters = heti_s_pack_clusters(s, m);
+    clusters = heti_s_pack_clusters(s, g->count);
     for (i = 0; i < clusters; i++) place[i] = i;
     do {
         if (heti_s_pack_spent(s)) break;
@@ -9381,15 +9300,6 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
         }
         HETI_T_TRY(heti_s_pack_judge(s, g));
     } while (heti_s_next(place, clusters));
-    return HET_OK;
-}
-
-static het_result heti_s_pack_every_order(heti_s_pack *s) {
-    heti_s_grouping *g = s->best_grouping;
-    for (int64_t i = 0; i < g->count; i++) s->order[i] = i;
-    do {
-        HETI_T_TRY(heti_s_pack_judge(s, g));
-    } while (heti_s_next(s->order, g->count));
     return HET_OK;
 }
 
@@ -9431,9 +9341,9 @@ static het_result heti_s_pack_regroup(heti_s_pack *s, heti_s_grouping *g) {
                             theirs = heti_s_pack_run(s, other < 0 ? 0 : other, other < 0 ? 0 : other + 1);
         const heti_s_score before = s->best;
         heti_s_amount here = s->amount[from], there = s->amount[to];
-        heti_s_add(&there, &own, 1), heti_s_add(&there, &theirs, -1);
-        heti_s_add(&here, &own, -1), heti_s_add(&here, &theirs, 1);
-        if (!heti_s_pack_fits(s, &there) || (other >= 0 && !heti_s_pack_fits(s, &here))) continue;
+        heti_s_add(&there, own, 1), heti_s_add(&there, theirs, -1);
+        heti_s_add(&here, own, -1), heti_s_add(&here, theirs, 1);
+        if (!heti_s_pack_fits(s, there) || (other >= 0 && !heti_s_pack_fits(s, here))) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
         g->group[i] = to;
         if (other >= 0) g->group[other] = from;
@@ -9469,12 +9379,12 @@ static het_result heti_s_pack_improve(heti_s_pack *s) {
             const uint64_t draw = het_xxh64(&draws, sizeof draws, m);
             heti_s_exchange(&s->order[draw % m], &s->order[draw / m % m]);
         }
+        for (int64_t i = 0; i < g->count && orders <= left; i++) s->order[i] = i;
         if (heti_s_pack_spent(s)) return HET_OK;
-        if (orders <= left) HETI_T_TRY(heti_s_pack_every_order(s));
-        else {
+        do {
             HETI_T_TRY(heti_s_pack_judge(s, g));
-            HETI_T_TRY(heti_s_pack_descend(s, g));
-        }
+        } while (orders <= left && heti_s_next(s->order, g->count));
+        if (orders > left) HETI_T_TRY(heti_s_pack_descend(s, g));
         const heti_s_score ordered = s->best;
         HETI_T_TRY(heti_s_pack_regroup(s, g));
         if (heti_s_better(&s->best, &ordered)) since = -2;
@@ -9522,7 +9432,7 @@ static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
 static het_result heti_s_pack_probe(heti_s_pack *s) {
     const heti_s_amount token = { 1, 0, 1 };
     het_simulation *simulation;
-    heti_s_sizes_step(&s->sizes, &token, s->d.max_micro_batches, 1);
+    heti_s_sizes_step(&s->sizes, token, s->d.max_micro_batches, 1);
     HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
     for (int64_t r = 0; r < s->d.plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
@@ -9569,10 +9479,9 @@ static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
 }
 
 /* A packing with these numbers. place: [granules] the micro-batch of each. */
-static het_result heti_s_packing_new(const het_packing *count, const int64_t *place, const char *call,
-                                     het_packing **packing, het_error *error) {
-    het_packing made = *count;
-    het_packing *k = *packing = HETI_S_MAKE(het_packing, made, heti_s_packing_cut, &count->allocator, call, error);
+static het_result heti_s_packing_new(het_packing made, const int64_t *place, const char *call, het_packing **packing,
+                                     het_error *error) {
+    het_packing *k = *packing = HETI_S_MAKE(het_packing, made, heti_s_packing_cut, &made.allocator, call, error);
     if (k == NULL) return HET_ERR_OOM;
     for (int64_t i = 0; i < k->granules; i++) k->start[place[i]]++;
     for (int64_t m = 0; m < k->micro_batches; m++) k->start[m + 1] += k->start[m];
@@ -9582,7 +9491,6 @@ static het_result heti_s_packing_new(const het_packing *count, const int64_t *pl
 
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
-    het_packing *k;
     s->to.granules = s->d.granules;
     s->to.micro_batches = g->count;
     s->to.pipelines = s->d.plan->pipelines;
@@ -9590,12 +9498,11 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     s->to.allocator = s->allocator;
     for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
     for (int64_t i = 0; i < s->d.granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
-    HETI_T_TRY(heti_s_packing_new(&s->to, s->spare, "het_pack", &k, s->error));
-    const heti_s_sizes sizes = { k->tokens, k->pairs, k->sequences };
-    heti_s_pack_divide(s, g->count, k->counts);
+    HETI_T_TRY(heti_s_packing_new(s->to, s->spare, "het_pack", packing, s->error));
+    const heti_s_sizes sizes = { (*packing)->tokens, (*packing)->pairs, (*packing)->sequences };
+    heti_s_pack_divide(s, g->count, (*packing)->counts);
     heti_s_pack_amounts(s, g);
-    for (int64_t j = 0; j < g->count; j++) heti_s_sizes_put(&sizes, j, &s->amount[s->best_order[j]], 1);
-    *packing = k;
+    for (int64_t j = 0; j < g->count; j++) heti_s_sizes_put(&sizes, j, s->amount[s->best_order[j]], 1);
     return HET_OK;
 }
 
@@ -9756,7 +9663,7 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     for (int64_t m = 0; m < micro_batches; m++) {
         heti_s_amount a = t->batch[m];
         a.sequences = heti_s_larger(1, heti_s_sequences(&a, 1));
-        heti_s_sizes_put(&t->sizes, m, &a, 1);
+        heti_s_sizes_put(&t->sizes, m, a, 1);
     }
     t->evaluations++;
     HETI_T_TRY(heti_s_simulate(t->plan, t->count, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
@@ -9840,7 +9747,7 @@ static het_result heti_s_teams_group(heti_s_teams *t) {
             while (m < made && (t->batch[m].tokens + a->tokens > t->of[p].cap || (t->given.d.max_sequences > 0 &&
                 t->batch[m].sequences + a->sequences > heti_s_real(t->given.d.max_sequences)))) m++;
             if (m == made) HETI_T_CLEAR(t->batch + made++, 1);
-            heti_s_add(&t->batch[m], a, 1);
+            heti_s_add(&t->batch[m], *a, 1);
             t->group[i] = m;
         }
         t->count[p] = made - first;
@@ -9920,9 +9827,9 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     heti_s_seek *s = &t->s;
     het_schedule *lists = NULL;
     het_simulation *made = NULL;
-    het_packing new_one, *k;
+    het_packing *k;
     int64_t same = 0;
-    memset(&new_one, 0, sizeof new_one);
+    HETI_S_CLEARED(het_packing, new_one);
     for (int64_t p = 0; p < t->f.teams; p++) {
         t->plan->share[p] = heti_s_real(t->count[p]);
         new_one.micro_batches += t->count[p];
@@ -9942,7 +9849,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     new_one.pipelines = t->f.teams;
     new_one.seconds = seconds;
     new_one.allocator = s->allocator;
-    HETI_T_TRY(heti_s_packing_new(&new_one, t->group, "het_pack_teams", &k, s->error));
+    HETI_T_TRY(heti_s_packing_new(new_one, t->group, "het_pack_teams", &k, s->error));
     HETI_T_COPY(k->counts, t->count, k->pipelines);
     HETI_T_COPY(k->tokens, t->sizes.tokens, k->micro_batches);
     HETI_T_COPY(k->pairs, t->sizes.pairs, k->micro_batches);
@@ -10062,8 +9969,7 @@ static het_result heti_s_teams_all(heti_s_teams *t) {
     }
     if (t->best != NULL) return HET_OK;
     return heti_t_fail(t->s.error, HET_ERR_LIMIT, "het_pack_teams: no teams of %d devices have room for %d granules, "
-                       "the longest of %d tokens", ranks, t->n,
-                       HETI_T_CAST(int64_t, t->amount[t->row[0]].tokens));
+                       "the longest of %d tokens", ranks, t->n, HETI_T_CAST(int64_t, t->amount[t->row[0]].tokens));
 }
 
 static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *search) {
