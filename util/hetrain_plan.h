@@ -666,9 +666,8 @@ static int heti_p_make_in_turn(const heti_p_make *make, int64_t s, int32_t kind)
 
 static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
     const het_play_stage *stage = &make->play->stage[s];
-    if ((kind == HET_ACTION_B || kind == HET_ACTION_I) && make->rule->kind.all_forward &&
-        stage->done[HETI_P_MAKE_F] < stage->items)
-        return 0;
+    const int backward = kind == HET_ACTION_B || kind == HET_ACTION_I;
+    if (backward && make->rule->kind.all_forward && stage->done[HETI_P_MAKE_F] < stage->items) return 0;
     return het_play_ready(make->play, s, kind) && heti_p_make_in_turn(make, s, kind);
 }
 

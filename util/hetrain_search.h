@@ -7480,11 +7480,11 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
 }
 
 /* Judges a plan with teams, which is kept where it is better than all before, or else freed. */
-static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules) {
+static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan) {
     heti_s_choice *c = &s->next;
     int64_t g, count;
     c->pipelines = plan->pipelines;
-    c->granules = granules;
+    c->granules = plan->step.micro_batch;
     c->state = HETI_S_STATE_EVEN;
     c->team = plan;
     for (c->order = 0; c->order < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
@@ -7556,7 +7556,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
             het_plan *plan;
             result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
             s->guess = made->found[i].seconds;
-            if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules);
+            if (result == HET_OK) result = heti_s_judge_fused(s, plan);
             const double limit = s->d.cluster->device[s->lack.rank].memory;
             least = heti_s_smaller(least, s->lack.bytes > 0 ? s->lack.bytes / (limit + s->lack.bytes) : 0);
         }
@@ -7732,7 +7732,7 @@ static het_result heti_s_judge_slices(heti_s_seek *s, const het_search *found, i
         for (int way = 0; way < (recompute ? 4 : 2); way++) {
             het_plan *plan;
             HETI_T_TRY(heti_s_cut_plan(s, from, slices, heti_s_sliced[way & 1], way < 2, &plan));
-            if (plan != NULL) HETI_T_TRY(heti_s_judge_fused(s, plan, heti_s_least_granules(s)));
+            if (plan != NULL) HETI_T_TRY(heti_s_judge_fused(s, plan));
         }
     }
     return HET_OK;
@@ -7825,7 +7825,7 @@ static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_p
 
 /* Judges it with no limit of what ranks keep, else, until it fits, with room for about as many
    micro-batches as there are stages, three quarters of them, ... */
-static het_result heti_s_judge_timed(heti_s_seek *s, het_plan *plan, int64_t granules) {
+static het_result heti_s_judge_timed(heti_s_seek *s, het_plan *plan) {
     const int64_t most = heti_s_longest_stages(plan);
     het_result result = HET_OK;
     int fits = 0;
@@ -7834,7 +7834,7 @@ static het_result heti_s_judge_timed(heti_s_seek *s, het_plan *plan, int64_t gra
         het_plan *timed;
         plan->memory_limit = room > most ? 0 : heti_s_real(room);
         result = het_plan_copy(plan, &s->allocator, "het_plan_search", &timed, s->error);
-        if (result == HET_OK) result = heti_s_judge_fused(s, timed, granules);
+        if (result == HET_OK) result = heti_s_judge_fused(s, timed);
         fits = !(s->lack.bytes > 0);
     }
     het_plan_free(plan);
@@ -7844,11 +7844,10 @@ static het_result heti_s_judge_timed(heti_s_seek *s, het_plan *plan, int64_t gra
 /* Each of the best forms with fewer units that recompute, or with "timed". */
 static het_result heti_s_refine(heti_s_seek *s, int timed) {
     het_plan *plan[HETI_S_MOST_FOUND];
-    int64_t granules[HETI_S_MOST_FOUND];
     const int64_t count = s->found_count; /* which changes below */
     het_result result = HET_OK;
     for (int64_t i = 0; i < count; i++) {
-        plan[i] = NULL, granules[i] = s->found[i].granules;
+        plan[i] = NULL;
         if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
         if (result == HET_OK) result = (timed ? heti_s_time_plan : heti_s_recompute_less)(s, &s->found[i], &plan[i]);
     }
@@ -7858,7 +7857,7 @@ static het_result heti_s_refine(heti_s_seek *s, int timed) {
     }
     for (int64_t i = 0; i < count; i++)
         if (result != HET_OK) het_plan_free(plan[i]);
-        else if (plan[i] != NULL) result = (timed ? heti_s_judge_timed : heti_s_judge_fused)(s, plan[i], granules[i]);
+        else if (plan[i] != NULL) result = (timed ? heti_s_judge_timed : heti_s_judge_fused)(s, plan[i]);
     return result;
 }
 
