@@ -1323,9 +1323,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
 
 static het_stage_memory heti_s_alone_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
                                             double rows, double tokens) {
-    heti_s_rows own = { 0, 0, 0, 0, 1, 1, 1, 0 };
-    own.own = own.group = rows;
-    own.kept = sliced ? tokens : rows;
+    const heti_s_rows own = { rows, rows, sliced ? tokens : rows, 0, 1, 1, 1, 0 };
     return heti_s_stage_memory(profile, stage, split, sliced ? 2 : 0, &own, tokens);
 }
 
@@ -1628,19 +1626,16 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
 static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
     int64_t count;
     const het_team_member *team = het_plan_team(plan, rank, &count);
-    heti_s_rows *to = &held->rows;
     het_team_limits limits;
     const int64_t granule = shape->granule > 0 ? shape->granule : heti_s_min(shape->tokens, 512);
     het_plan_rows(plan, rank, shape->tokens, shape->sequences, granule, &limits);
+    const double columns = limits.plan == NULL ? 0 : team[limits.member].share /
+                           heti_s_shares_of(team, count, rank).all;
+    const heti_s_rows rows = { heti_s_real(limits.rows), heti_s_real(limits.group_rows), heti_s_real(limits.kept_rows),
+                               heti_s_real(limits.heads), heti_s_real(limits.groups), heti_s_real(limits.members), 1,
+                               columns };
     held->leader = team != NULL ? team->leader : rank;
-    to->own = heti_s_real(limits.rows);
-    to->group = heti_s_real(limits.group_rows);
-    to->kept = heti_s_real(limits.kept_rows);
-    to->heads = heti_s_real(limits.heads);
-    to->groups = heti_s_real(limits.groups);
-    to->members = heti_s_real(limits.members);
-    to->crossings = 1;
-    if (limits.plan != NULL) to->columns = team[limits.member].share / heti_s_shares_of(team, count, rank).all;
+    held->rows = rows;
 }
 
 static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
