@@ -9424,9 +9424,9 @@ static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
 
 /* One token in each micro-batch: checks what was given, and says how the peaks grow with tokens. */
 static het_result heti_s_pack_probe(heti_s_pack *s) {
-    const heti_s_amount token = { 1, 0, 1 };
+    static const heti_s_amount heti_s_token = { 1, 0, 1 };
     het_simulation *simulation;
-    heti_s_sizes_step(&s->sizes, token, s->d.max_micro_batches, 1);
+    heti_s_sizes_step(&s->sizes, heti_s_token, s->d.max_micro_batches, 1);
     HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
     for (int64_t r = 0; r < s->d.plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
