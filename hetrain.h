@@ -2569,6 +2569,9 @@ HETI_UNUSED static het_result heti_invalid(het_error *error, const char *where, 
     return het_error_put(error, HET_ERR_INVALID, whole);
 }
 
+/* Returns that, where `wrong`, from a check with `error` and `where`: HETI_REFUSE(wrong, format, ...). */
+#define HETI_REFUSE(wrong, ...) do { if (wrong) return heti_invalid(error, where, __VA_ARGS__); } while (0)
+
 /* =================================================================================================
    >>mem  Checked sizes, the allocator, several arrays in one block.
    Every size that depends on input is made by heti_mul and heti_add. All memory comes from a
@@ -4289,8 +4292,8 @@ HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, cons
                                      const char *where, het_error *error) {
     char list[96];
     heti_text t = heti_text_in(list, sizeof list);
-    if (!model || !value || number < 0 || number >= HETI_FIELDS)
-        return heti_invalid(error, where, "model or value is NULL, or there is no setting number %d", number);
+    HETI_REFUSE(!model || !value || number < 0 || number >= HETI_FIELDS,
+                "model or value is NULL, or there is no setting number %d", number);
     const heti_field *f = &heti_fields[number];
     het_model_desc m = *model;
     int64_t integer = value->integer;
@@ -4301,8 +4304,7 @@ HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, cons
         found = value->word && strcmp(heti_words[i].name, value->word) == 0;
         if (found) integer = heti_words[i].value;
     }
-    if (!found)
-        return heti_invalid(error, where, "%s is '%s', not one of %s", f->name, value->word, list);
+    HETI_REFUSE(!found, "%s is '%s', not one of %s", f->name, value->word, list);
     heti_field_set(&m, f, integer, value->real);
     HETI_TRY(heti_field_check(&m, f, 0, where, error));
     *model = m;
@@ -4411,30 +4413,25 @@ static int heti_model_fits(const het_model_desc *m) {
 /* What ties settings to each other. Every one is in its own range. */
 static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
     const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
-    if (m->heads % m->kv_heads)
-        return heti_invalid(error, where, "heads %d is not a multiple of kv_heads %d", m->heads, m->kv_heads);
-    if (!head_size_given && m->width % m->heads)
-        return heti_invalid(error, where, "width %d is not a multiple of heads %d, and head_size is not given",
-                            m->width, m->heads);
-    if (m->lora_rank > 0 && m->lora_targets == 0)
-        return heti_invalid(error, where, "lora_targets names no matrix of this model");
-    if (m->lora_rank > 0 && m->lora_alpha <= 0.0f)
-        return heti_invalid(error, where, "lora_alpha is 0, factors of rank %d would count nothing", m->lora_rank);
-    if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
-        (m->lora_targets & heti_qkv) != heti_qkv)
-        return heti_invalid(error, where, "lora_targets is %d: this family's q, k and v are one matrix, all three have "
-                            "factors or none", m->lora_targets);
-    if (m->heads > INT32_MAX / m->head_size)
-        return heti_invalid(error, where, "heads %d times head_size %d is over %i", m->heads, m->head_size, INT32_MAX);
-    if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2))
-        return heti_invalid(error, where, "head_size %d times rotary_fraction %g gives %d rotary columns, must be even "
-                            "and at least 2", m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
-    if (m->rotary_high <= m->rotary_low)
-        return heti_invalid(error, where, "rotary_high %g is not above rotary_low %g",
-                            HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
-    if (!heti_model_fits(m))
-        return heti_invalid(error, where, "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 "
-                            "parameters or more", m->layers, m->width, m->mlp_width, m->vocab, m->context);
+    HETI_REFUSE(m->heads % m->kv_heads, "heads %d is not a multiple of kv_heads %d", m->heads, m->kv_heads);
+    HETI_REFUSE(!head_size_given && m->width % m->heads,
+                "width %d is not a multiple of heads %d, and head_size is not given", m->width, m->heads);
+    HETI_REFUSE(m->lora_rank > 0 && m->lora_targets == 0, "lora_targets names no matrix of this model");
+    HETI_REFUSE(m->lora_rank > 0 && m->lora_alpha <= 0.0f, "lora_alpha is 0, factors of rank %d would count nothing",
+                m->lora_rank);
+    HETI_REFUSE(m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) &&
+                (m->lora_targets & heti_qkv) != 0 && (m->lora_targets & heti_qkv) != heti_qkv,
+                "lora_targets is %d: this family's q, k and v are one matrix, all three have factors or none",
+                m->lora_targets);
+    HETI_REFUSE(m->heads > INT32_MAX / m->head_size, "heads %d times head_size %d is over %i", m->heads, m->head_size,
+                INT32_MAX);
+    HETI_REFUSE(m->position == HET_ROTARY && (rotary < 2 || rotary % 2),
+                "head_size %d times rotary_fraction %g gives %d rotary columns, must be even and at least 2",
+                m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
+    HETI_REFUSE(m->rotary_high <= m->rotary_low, "rotary_high %g is not above rotary_low %g",
+                HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
+    HETI_REFUSE(!heti_model_fits(m), "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or "
+                "more", m->layers, m->width, m->mlp_width, m->vocab, m->context);
     return HET_OK;
 }
 
@@ -4448,12 +4445,11 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
     static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
     het_model_desc m;
     int64_t family;
-    if (!model) return heti_invalid(error, where, "model is NULL");
-    if (model->start_canary || model->end_canary)
-        return heti_invalid(error, where, "a canary of het_model_desc is not 0: clear the struct before filling it");
+    HETI_REFUSE(!model, "model is NULL");
+    HETI_REFUSE(model->start_canary || model->end_canary,
+                "a canary of het_model_desc is not 0: clear the struct before filling it");
     family = heti_field_get(model, &heti_family).integer;
-    if (family < 0 || family > HET_NEOX)
-        return heti_invalid(error, where, "family is %d, which is no value of its type", family);
+    HETI_REFUSE(family < 0 || family > HET_NEOX, "family is %d, which is no value of its type", family);
     m = *model;
     for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
     heti_model_defaults(&m);
@@ -6389,7 +6385,7 @@ HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_
                                         het_error *error) {
     het_allocator chosen;
     heti_arena arena = HETI_ZEROS;
-    if (!schedule) return heti_invalid(error, where, "schedule is NULL");
+    HETI_REFUSE(!schedule, "schedule is NULL");
     *schedule = NULL;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     HETI_TAKE_ALL(&arena, &chosen, where, error, heti_schedule_layout(&arena, ranks, pipelines, actions, schedule));
@@ -6431,7 +6427,7 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
     het_allocator chosen;
     heti_arena arena = HETI_ZEROS;
     if (plan) *plan = NULL;
-    if (!shape || !plan) return heti_invalid(error, where, "shape or plan is NULL");
+    HETI_REFUSE(!shape || !plan, "shape or plan is NULL");
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     HETI_TAKE_ALL(&arena, &chosen, where, error, heti_plan_layout(&arena, shape, plan));
     (*plan)->allocator = chosen;
@@ -6698,30 +6694,22 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
     for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
         const het_stage *stage = &plan->stage[i];
         const int64_t number = i - plan->first_stage[p], begin = stage->unit_begin, end = stage->unit_end;
-        if (begin >= end)
-            return heti_invalid(error, where, "pipeline %d, stage %d is empty: units [%d, %d)", p, number, begin, end);
-        if (begin > next)
-            return heti_invalid(error, where, "pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next,
-                                number, begin);
-        if (begin < 0 || end > plan->units)
-            return heti_invalid(error, where, "pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
-                                begin, end, plan->units);
-        if (begin < next)
-            return heti_invalid(error, where, "pipeline %d: unit %d is held twice, by stage %d", p, begin, number);
-        if (stage->recompute < HET_RECOMPUTE_NONE || stage->recompute > HET_RECOMPUTE_STAGE)
-            return heti_invalid(error, where, "pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by unit, 2 "
-                                "the stage", p, number, stage->recompute);
+        HETI_REFUSE(begin >= end, "pipeline %d, stage %d is empty: units [%d, %d)", p, number, begin, end);
+        HETI_REFUSE(begin > next, "pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number,
+                    begin);
+        HETI_REFUSE(begin < 0 || end > plan->units, "pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
+                    begin, end, plan->units);
+        HETI_REFUSE(begin < next, "pipeline %d: unit %d is held twice, by stage %d", p, begin, number);
+        HETI_REFUSE(stage->recompute < HET_RECOMPUTE_NONE || stage->recompute > HET_RECOMPUTE_STAGE,
+                    "pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by unit, 2 the stage", p, number,
+                    stage->recompute);
         const int64_t some = stage->recompute_units, most = stage->recompute == HET_RECOMPUTE_UNIT ? end - begin : 0;
-        if (some < 0 || some > most)
-            return heti_invalid(error, where, "pipeline %d, stage %d: %d of %d units recompute", p, number, some, most);
-        if (plan->slices < 64 && stage->keep >> plan->slices != 0)
-            return heti_invalid(error, where, "pipeline %d, stage %d: keep is 0x%x; there are %d slices", p, number,
-                                stage->keep, plan->slices);
-        if (stage->store < 0)
-            return heti_invalid(error, where, "pipeline %d, stage %d: store is %i", p, number, stage->store);
-        if (stage->updates < 0 || stage->updates > heti_max(plan->updates, 1))
-            return heti_invalid(error, where, "pipeline %d, stage %d: %i updates of a step's %d", p, number,
-                                stage->updates, heti_max(plan->updates, 1));
+        HETI_REFUSE(some < 0 || some > most, "pipeline %d, stage %d: %d of %d units recompute", p, number, some, most);
+        HETI_REFUSE(plan->slices < 64 && stage->keep >> plan->slices != 0,
+                    "pipeline %d, stage %d: keep is 0x%x; there are %d slices", p, number, stage->keep, plan->slices);
+        HETI_REFUSE(stage->store < 0, "pipeline %d, stage %d: store is %i", p, number, stage->store);
+        HETI_REFUSE(stage->updates < 0 || stage->updates > heti_max(plan->updates, 1), "pipeline %d, stage %d: %i "
+                    "updates of a step's %d", p, number, stage->updates, heti_max(plan->updates, 1));
         next = end;
     }
     return next < plan->units ?
@@ -6731,34 +6719,29 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
    exist, and where the plan has cuts of units that exist. */
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
-    if (plan == NULL) return heti_invalid(error, where, "plan is NULL");
-    if (plan->stage == NULL || plan->first_stage == NULL)
-        return heti_invalid(error, where, "the plan's stages must not be NULL");
-    if (plan->members < 0 || (plan->members > 0 && !plan->member))
-        return heti_invalid(error, where, "%d members of teams at %s", plan->members,
-                            plan->member ? "an address" : "NULL");
-    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
-        plan->stages > INT32_MAX || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_invalid(error, where, "%d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - "
-                            "1", plan->ranks, plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_invalid(error, where, "pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
-                            plan->first_stage[plan->pipelines], plan->stages);
+    HETI_REFUSE(plan == NULL, "plan is NULL");
+    HETI_REFUSE(plan->stage == NULL || plan->first_stage == NULL, "the plan's stages must not be NULL");
+    HETI_REFUSE(plan->members < 0 || (plan->members > 0 && !plan->member), "%d members of teams at %s", plan->members,
+                plan->member ? "an address" : "NULL");
+    HETI_REFUSE(plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
+                plan->stages > INT32_MAX || plan->slices < 1 || plan->slices > INT32_MAX,
+                "%d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1", plan->ranks,
+                plan->pipelines, plan->stages, plan->slices);
+    HETI_REFUSE(plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages,
+                "pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
+                plan->first_stage[plan->pipelines], plan->stages);
     for (int64_t p = 0; p < plan->pipelines; p++)
-        if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_invalid(error, where, "pipeline %d has no stage", p);
+        HETI_REFUSE(plan->first_stage[p + 1] <= plan->first_stage[p], "pipeline %d has no stage", p);
     for (int64_t p = 0; p < plan->pipelines; p++)
         for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
-            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks || plan->stage[s].pipeline != p)
-                return heti_invalid(error, where, "pipeline %d, stage %d: is of pipeline %d, on rank %d; there are %d "
-                    "ranks", p, s - plan->first_stage[p], plan->stage[s].pipeline, plan->stage[s].rank, plan->ranks);
-    if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
-        return heti_invalid(error, where, "%d updates of weights in a step, at most %d late; at most %d updates, and "
-                            "not negative", plan->updates, plan->staleness, HETI_MOST_UPDATES);
-    if (plan->slice_tokens < 0)
-        return heti_invalid(error, where, "slice_tokens is %d; 0 is none", plan->slice_tokens);
-    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_invalid(error, where, "the schedule's name has no end");
+            HETI_REFUSE(plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks || plan->stage[s].pipeline != p,
+                        "pipeline %d, stage %d: is of pipeline %d, on rank %d; there are %d ranks", p,
+                        s - plan->first_stage[p], plan->stage[s].pipeline, plan->stage[s].rank, plan->ranks);
+    HETI_REFUSE(plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0,
+                "%d updates of weights in a step, at most %d late; at most %d updates, and not negative", plan->updates,
+                plan->staleness, HETI_MOST_UPDATES);
+    HETI_REFUSE(plan->slice_tokens < 0, "slice_tokens is %d; 0 is none", plan->slice_tokens);
+    HETI_REFUSE(memchr(plan->schedule, 0, sizeof plan->schedule) == NULL, "the schedule's name has no end");
     for (int64_t p = 0; p < plan->pipelines && plan->cut; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
     return HET_OK;
 }
@@ -6767,12 +6750,12 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
 static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what,
                                          const char *where, het_error *error) {
     int64_t used = 0;
-    if (share == NULL) return heti_invalid(error, where, "the plan's shares of %s are NULL", what);
+    HETI_REFUSE(share == NULL, "the plan's shares of %s are NULL", what);
     for (int64_t i = 0; i < count; i++) {
         const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
-        if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
-            return heti_invalid(error, where, "of the shares of %s, number %d is %g, not %sfrom 1e-30 to 1e30", what, i,
-                                share[i], zeros ? "0 or " : "");
+        HETI_REFUSE(!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST),
+                    "of the shares of %s, number %d is %g, not %sfrom 1e-30 to 1e30", what, i, share[i],
+                    zeros ? "0 or " : "");
         used += !is_zero;
     }
     return used > 0 ? HET_OK : heti_invalid(error, where, "the shares of all %d %s are 0", count, what);
@@ -6783,24 +6766,21 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
     const het_team_member *m = &plan->member[i], *before = i > 0 && m[-1].leader == m->leader ? m - 1 : NULL,
                           *behind = i + 1 < plan->members && m[1].leader == m->leader ? m + 1 : NULL;
     const int shares = (before && before->group == m->group) || (behind && behind->group == m->group);
-    if (m->rank < 0 || m->rank >= plan->ranks)
-        return heti_invalid(error, where, "the team of rank %d: rank %d; there are %d ranks", m->leader, m->rank,
-                            plan->ranks);
+    HETI_REFUSE(m->rank < 0 || m->rank >= plan->ranks, "the team of rank %d: rank %d; there are %d ranks", m->leader,
+                m->rank, plan->ranks);
     for (int64_t k = 0; k < i; k++)
-        if (plan->member[k].rank == m->rank || (!before && plan->member[k].leader == m->leader))
-            return heti_invalid(error, where, "rank %d is in the team of rank %d and in that of rank %d", m->rank,
-                                plan->member[k].leader, m->leader);
-    if (!before && m->rank != m->leader)
-        return heti_invalid(error, where, "the team of rank %d begins with rank %d", m->leader, m->rank);
-    if (before ? m->group < before->group || m->group > before->group + 1 : m->group != 0)
-        return heti_invalid(error, where, "the team of rank %d: rank %d is in group %d; groups follow each other from "
-                            "0 on", m->leader, m->rank, m->group);
-    if ((before && m->columns != before->columns) || (m->columns != 0 && (m->columns != 1 || m->group > 0)))
-        return heti_invalid(error, where, "the team of rank %d: rank %d is in group %d and has columns %d; a team by "
-            "columns is one group, and all its members are in it", m->leader, m->rank, m->group, m->columns);
-    if (m->heads < shares || m->heads > INT32_MAX)
-        return heti_invalid(error, where, "the team of rank %d: rank %d has %d key/value heads", m->leader, m->rank,
-                            m->heads);
+        HETI_REFUSE(plan->member[k].rank == m->rank || (!before && plan->member[k].leader == m->leader),
+                    "rank %d is in the team of rank %d and in that of rank %d", m->rank, plan->member[k].leader,
+                    m->leader);
+    HETI_REFUSE(!before && m->rank != m->leader, "the team of rank %d begins with rank %d", m->leader, m->rank);
+    HETI_REFUSE(before ? m->group < before->group || m->group > before->group + 1 : m->group != 0,
+                "the team of rank %d: rank %d is in group %d; groups follow each other from 0 on", m->leader, m->rank,
+                m->group);
+    HETI_REFUSE((before && m->columns != before->columns) || (m->columns != 0 && (m->columns != 1 || m->group > 0)),
+                "the team of rank %d: rank %d is in group %d and has columns %d; a team by columns is one group, and "
+                "all its members are in it", m->leader, m->rank, m->group, m->columns);
+    HETI_REFUSE(m->heads < shares || m->heads > INT32_MAX, "the team of rank %d: rank %d has %d key/value heads",
+                m->leader, m->rank, m->heads);
     return HET_OK;
 }
 
@@ -6819,23 +6799,19 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
         HETI_TRY(heti_plan_check_shares(share, count, 1, "members of a team", where, error));
     }
     for (int64_t s = 0; s < plan->stages; s++)
-        if (heti_leader(plan, plan->stage[s].rank) != plan->stage[s].rank)
-            return heti_invalid(error, where, "pipeline %d: rank %d has a stage, but does not lead the team it is in",
-                                plan->stage[s].pipeline, plan->stage[s].rank);
+        HETI_REFUSE(heti_leader(plan, plan->stage[s].rank) != plan->stage[s].rank, "pipeline %d: rank %d has a stage, "
+                    "but does not lead the team it is in", plan->stage[s].pipeline, plan->stage[s].rank);
     return HET_OK;
 }
 
 static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
-    if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
-        return heti_invalid(error, where, "the plan's shard is %i", plan->shard);
+    HETI_REFUSE(plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS, "the plan's shard is %i",
+                plan->shard);
     for (int64_t r = 0; r < plan->ranks; r++) {
-        if (plan->near && plan->near[r] < 0)
-            return heti_invalid(error, where, "rank %d is near set %d", r, plan->near[r]);
+        HETI_REFUSE(plan->near && plan->near[r] < 0, "rank %d is near set %d", r, plan->near[r]);
         if (!heti_keeps(plan, r)) continue;
-        if (heti_has_stages(plan, r) || heti_team_size(plan, r) > 1)
-            return heti_invalid(error, where, "rank %d is a keeper and has a stage", r);
-        if (!(plan->state_share[r] > 0.0))
-            return heti_invalid(error, where, "keeper %d has no share of the state", r);
+        HETI_REFUSE(heti_has_stages(plan, r) || heti_team_size(plan, r) > 1, "rank %d is a keeper and has a stage", r);
+        HETI_REFUSE(!(plan->state_share[r] > 0.0), "keeper %d has no share of the state", r);
     }
     return HET_OK;
 }
@@ -6843,10 +6819,10 @@ static het_result heti_plan_check_keepers(const het_plan *plan, const char *wher
 /* Behind a unit with a backward pass all have one, up to a cut; the last unit makes the loss. */
 static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, het_error *error) {
     for (int64_t u = 0; u < plan->units && plan->cut; u++)
-        if (plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
-            (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE))
-            return heti_invalid(error, where, "unit %d cannot be cut in way %i: behind the last unit there is nothing, "
-                                "and behind a unit with a backward pass only a cut ends it", u, plan->cut[u]);
+        HETI_REFUSE(plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
+                    (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE),
+                    "unit %d cannot be cut in way %i: behind the last unit there is nothing, and behind a unit with a "
+                    "backward pass only a cut ends it", u, plan->cut[u]);
     return HET_OK;
 }
 
@@ -7189,18 +7165,16 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
 static het_result heti_schedule_arguments(const het_plan *plan, const het_schedule *s, const void *output,
                                           const char *where, het_error *error) {
     HETI_TRY(heti_plan_check_shape(plan, where, error));
-    if (!s || !output || !s->micro_batches || !s->start || !s->action)
-        return heti_invalid(error, where, "the schedule, one of its arrays or the output is NULL");
-    if (s->ranks != plan->ranks || s->pipelines != plan->pipelines)
-        return heti_invalid(error, where, "the schedule has %d ranks and %d pipelines, the plan %d and %d", s->ranks,
-                            s->pipelines, plan->ranks, plan->pipelines);
+    HETI_REFUSE(!s || !output || !s->micro_batches || !s->start || !s->action,
+                "the schedule, one of its arrays or the output is NULL");
+    HETI_REFUSE(s->ranks != plan->ranks || s->pipelines != plan->pipelines, "the schedule has %d ranks and %d "
+                "pipelines, the plan %d and %d", s->ranks, s->pipelines, plan->ranks, plan->pipelines);
     for (int64_t p = 0; p < s->pipelines; p++)
-        if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
-            return heti_invalid(error, where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
+        HETI_REFUSE(s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT, "pipeline %d: %d micro-batches",
+                    p, s->micro_batches[p]);
     for (int64_t r = 0; r < s->ranks; r++)
-        if (s->start[0] != 0 || s->start[r + 1] < s->start[r] || s->start[r + 1] > INT64_MAX / 64)
-            return heti_invalid(error, where, "rank %d: its list begins at %d and ends at %d", r, s->start[r],
-                                s->start[r + 1]);
+        HETI_REFUSE(s->start[0] != 0 || s->start[r + 1] < s->start[r] || s->start[r + 1] > INT64_MAX / 64,
+                    "rank %d: its list begins at %d and ends at %d", r, s->start[r], s->start[r + 1]);
     return HET_OK;
 }
 
