@@ -4184,33 +4184,45 @@ typedef struct heti_field {
     size_t offset;
     double least, most;    /* of numbers */
     int zero;              /* 0 is a value, not "the default" */
-    double fallback;       /* what 0 stands for in het_desc; 0: itself */
+    double fallback[5];    /* what 0 stands for; 0: itself, or what follows from others. Of a model by family:
+                              gpt2, llama, qwen2, qwen3, neox */
     int agreed;            /* of het_desc: the same in all processes */
 } heti_field;
 
 #define HETI_LARGEST 2147483647.0
-#define HETI_MODEL(kind, field, least, most, zero) \
-    { #field, kind, offsetof(het_model_desc, field), least, most, zero, 0, 0 }
-#define HETI_SIZE(field) HETI_MODEL(HETI_INTEGER, field, 1, HETI_LARGEST, 0)
-#define HETI_REAL(field, least, most, zero) HETI_MODEL(HETI_FLOAT, field, least, most, zero)
-#define HETI_WORD(kind, field) HETI_MODEL(kind, field, 0, 0, 0)
+#define HETI_MODEL(kind, field, least, most, zero, ...) \
+    { #field, kind, offsetof(het_model_desc, field), least, most, zero, { __VA_ARGS__ }, 0 }
+#define HETI_SIZE(field, ...) HETI_MODEL(HETI_INTEGER, field, 1, HETI_LARGEST, 0, __VA_ARGS__)
+#define HETI_REAL(field, least, most, zero, ...) HETI_MODEL(HETI_FLOAT, field, least, most, zero, __VA_ARGS__)
+#define HETI_WORD(kind, field, ...) HETI_MODEL(kind, field, 0, 0, 0, __VA_ARGS__)
+#define HETI_ALL(value) value, value, value, value, value
 static const heti_field heti_fields[] = {
-    HETI_MODEL(HETI_INTEGER, layers, 1, 65536, 0), HETI_SIZE(width), HETI_SIZE(heads), HETI_SIZE(kv_heads),
-    HETI_SIZE(head_size), HETI_SIZE(mlp_width), HETI_SIZE(vocab), HETI_SIZE(context), HETI_WORD(HETI_NORM, norm),
-    HETI_WORD(HETI_ACTIVATION, activation), HETI_WORD(HETI_POSITION, position), HETI_WORD(HETI_CHOICE, tied),
-    HETI_WORD(HETI_CHOICE, qkv_bias), HETI_WORD(HETI_CHOICE, linear_bias), HETI_WORD(HETI_CHOICE, qk_norm),
-    HETI_WORD(HETI_CHOICE, parallel), HETI_WORD(HETI_CHOICE, causal),
-    HETI_MODEL(HETI_INTEGER, window, 0, HETI_LARGEST, 1), HETI_REAL(norm_epsilon, 1e-30, 1, 0),
-    HETI_REAL(rotary_theta, 1, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1, 0), HETI_REAL(rotary_factor, 1, 1e9, 1),
-    HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
-    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0, 0.999, 1),
-    HETI_MODEL(HETI_INTEGER, lora_rank, 0, 65536, 1), HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
-    HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1), HETI_MODEL(HETI_INTEGER, local_loss, 0, 65536, 1)
+    HETI_MODEL(HETI_INTEGER, layers, 1, 65536, 0, HETI_ALL(4)), HETI_SIZE(width, HETI_ALL(128)),
+    HETI_SIZE(heads, 0), HETI_SIZE(kv_heads, 0), HETI_SIZE(head_size, 0), HETI_SIZE(mlp_width, 0),
+    HETI_SIZE(vocab, HETI_ALL(256)), HETI_SIZE(context, HETI_ALL(128)),
+    HETI_WORD(HETI_NORM, norm, HET_LAYERNORM, HET_RMSNORM, HET_RMSNORM, HET_RMSNORM, HET_LAYERNORM),
+    HETI_WORD(HETI_ACTIVATION, activation, HET_GELU_TANH, HET_SWIGLU, HET_SWIGLU, HET_SWIGLU, HET_GELU_ERF),
+    HETI_WORD(HETI_POSITION, position, HET_LEARNED, HET_ROTARY, HET_ROTARY, HET_ROTARY, HET_ROTARY),
+    HETI_WORD(HETI_CHOICE, tied, HET_YES, HET_NO, HET_NO, HET_NO, HET_NO),
+    HETI_WORD(HETI_CHOICE, qkv_bias, HET_YES, HET_NO, HET_YES, HET_NO, HET_YES),
+    HETI_WORD(HETI_CHOICE, linear_bias, HET_YES, HET_NO, HET_NO, HET_NO, HET_YES),
+    HETI_WORD(HETI_CHOICE, qk_norm, HET_NO, HET_NO, HET_NO, HET_YES, HET_NO),
+    HETI_WORD(HETI_CHOICE, parallel, HET_NO, HET_NO, HET_NO, HET_NO, HET_YES),
+    HETI_WORD(HETI_CHOICE, causal, HETI_ALL(HET_YES)), HETI_MODEL(HETI_INTEGER, window, 0, HETI_LARGEST, 1, 0),
+    HETI_REAL(norm_epsilon, 1e-30, 1, 0, 1e-5, 1e-5, 1e-6, 1e-6, 1e-5),
+    HETI_REAL(rotary_theta, 1, 1e30, 0, 1e4, 1e4, 1e6, 1e6, 1e4),
+    HETI_REAL(rotary_fraction, 1e-6, 1, 0, 1, 1, 1, 1, 0.25), HETI_REAL(rotary_factor, 1, 1e9, 1, 0),
+    HETI_REAL(rotary_low, 1e-6, 1e9, 0, HETI_ALL(1)), HETI_REAL(rotary_high, 1e-6, 1e9, 0, HETI_ALL(4)),
+    HETI_SIZE(rotary_original, HETI_ALL(8192)), HETI_REAL(init_std, 1e-30, 1e6, 0, HETI_ALL(0.02)),
+    HETI_REAL(dropout, 0, 0.999, 1, 0), HETI_MODEL(HETI_INTEGER, lora_rank, 0, 65536, 1, 0),
+    HETI_REAL(lora_alpha, 1e-6, 1e9, 1, 0), HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1, 0),
+    HETI_MODEL(HETI_INTEGER, local_loss, 0, 65536, 1, 0)
 };
 #undef HETI_MODEL
 #undef HETI_SIZE
 #undef HETI_REAL
 #undef HETI_WORD
+#undef HETI_ALL
 #define HETI_FIELDS HETI_COUNT(heti_fields)
 
 /* Words of the enumerations; the first word of a value is the one written. */
@@ -4279,6 +4291,20 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
     return heti_invalid(error, where, "%s is %d, which is no value of its type", f->name, s.integer);
 }
 
+static het_result heti_fields_check(const void *desc, const heti_field *f, int count, int raw, const char *where,
+                                    het_error *error) {
+    for (int i = 0; i < count; i++) HETI_TRY(heti_field_check(desc, &f[i], raw, where, error));
+    return HET_OK;
+}
+
+/* What is 0 gets its default, of a model in the family's column. NaN stays, to be refused. */
+static void heti_fields_default(void *desc, const heti_field *f, int count, int column) {
+    for (const heti_field *end = f + count; f < end; f++) {
+        const double value = f->fallback[column];
+        if (heti_field_get(desc, f).real == 0.0) heti_field_set(desc, f, HETI_CAST(int64_t, value), value);
+    }
+}
+
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
     const int there = model && setting && number >= 0 && number < HETI_FIELDS;
     if (!setting) return 0;
@@ -4311,55 +4337,25 @@ HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, cons
     return HET_OK;
 }
 
-static het_choice heti_choice_or(het_choice choice, int yes) {
-    return choice != HET_DEFAULT ? choice : yes ? HET_YES : HET_NO;
-}
+/* Whether the family's files hold q, k and v as one matrix. */
+static int heti_joins_qkv(const het_model_desc *m) { return m->family == HET_GPT2 || m->family == HET_NEOX; }
 
 static int64_t heti_or(int64_t value, int64_t otherwise) {
     return value ? value : otherwise;
 }
 
-static float heti_float_or(float value, float otherwise) {
-    return value == 0.0f ? otherwise : value; /* a NaN stays, for the check to find */
-}
-
 /* Fills every 0. Validates nothing: what is derived from a nonsensical width is no better. */
 static void heti_model_defaults(het_model_desc *m) {
-    int gpt2, neox, qwen;
-    int64_t width;
     if (m->family == HET_FAMILY_DEFAULT) m->family = HET_GPT2;
-    gpt2 = m->family == HET_GPT2;
-    neox = m->family == HET_NEOX;
-    qwen = m->family == HET_QWEN2 || m->family == HET_QWEN3;
-    if (m->norm == HET_NORM_DEFAULT) m->norm = gpt2 || neox ? HET_LAYERNORM : HET_RMSNORM;
-    if (m->activation == HET_ACTIVATION_DEFAULT)
-        m->activation = gpt2 ? HET_GELU_TANH : neox ? HET_GELU_ERF : HET_SWIGLU;
-    if (m->position == HET_POSITION_DEFAULT) m->position = gpt2 ? HET_LEARNED : HET_ROTARY;
-    m->layers = heti_or(m->layers, 4);
-    m->width = heti_or(m->width, 128);
-    width = heti_max(0, heti_min(m->width, INT32_MAX));
+    heti_fields_default(m, heti_fields, HETI_FIELDS, HETI_CAST(int, m->family) - HET_GPT2);
+    const int64_t width = heti_max(0, heti_min(m->width, INT32_MAX));
     m->heads = heti_or(m->heads, heti_max(1, width / 32));
     m->kv_heads = heti_or(m->kv_heads, m->heads);
     m->head_size = heti_or(m->head_size, width / heti_max(1, m->heads));
     m->mlp_width = heti_or(m->mlp_width, m->activation == HET_SWIGLU ? (8 * width + 95) / 96 * 32 : 4 * width);
-    m->vocab = heti_or(m->vocab, 256);
-    m->context = heti_or(m->context, 128);
-    m->tied = heti_choice_or(m->tied, gpt2);
-    m->qkv_bias = heti_choice_or(m->qkv_bias, gpt2 || neox || m->family == HET_QWEN2);
-    m->linear_bias = heti_choice_or(m->linear_bias, gpt2 || neox);
-    m->qk_norm = heti_choice_or(m->qk_norm, m->family == HET_QWEN3);
-    m->parallel = heti_choice_or(m->parallel, neox);
-    m->causal = heti_choice_or(m->causal, 1);
-    m->norm_epsilon = heti_float_or(m->norm_epsilon, qwen ? 1e-6f : 1e-5f);
-    m->rotary_theta = heti_float_or(m->rotary_theta, qwen ? 1e6f : 1e4f);
-    m->rotary_fraction = heti_float_or(m->rotary_fraction, neox ? 0.25f : 1.0f);
-    m->rotary_low = heti_float_or(m->rotary_low, 1.0f);
-    m->rotary_high = heti_float_or(m->rotary_high, 4.0f);
-    m->rotary_original = heti_or(m->rotary_original, 8192);
-    m->init_std = heti_float_or(m->init_std, 0.02f);
     if (m->lora_rank == 0) return;
-    m->lora_alpha = heti_float_or(m->lora_alpha, HETI_CAST(float, m->lora_rank));
-    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V + (gpt2 || neox ? HET_LORA_K : 0));
+    if (m->lora_alpha == 0.0f) m->lora_alpha = HETI_CAST(float, m->lora_rank);
+    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V + (heti_joins_qkv(m) ? HET_LORA_K : 0));
     if (m->activation != HET_SWIGLU) m->lora_targets &= ~HETI_CAST(int64_t, HET_LORA_GATE);
 }
 
@@ -4419,8 +4415,8 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
     HETI_REFUSE(m->lora_rank > 0 && m->lora_targets == 0, "lora_targets names no matrix of this model");
     HETI_REFUSE(m->lora_rank > 0 && m->lora_alpha <= 0.0f, "lora_alpha is 0, factors of rank %d would count nothing",
                 m->lora_rank);
-    HETI_REFUSE(m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) &&
-                (m->lora_targets & heti_qkv) != 0 && (m->lora_targets & heti_qkv) != heti_qkv,
+    HETI_REFUSE(m->lora_rank > 0 && heti_joins_qkv(m) && (m->lora_targets & heti_qkv) != 0 &&
+                (m->lora_targets & heti_qkv) != heti_qkv,
                 "lora_targets is %d: this family's q, k and v are one matrix, all three have factors or none",
                 m->lora_targets);
     HETI_REFUSE(m->heads > INT32_MAX / m->head_size, "heads %d times head_size %d is over %i", m->heads, m->head_size,
@@ -4437,12 +4433,12 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
 
 /* A model whose defaults are filled in. */
 static het_result heti_model_check(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
-    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(m, &heti_fields[i], 0, where, error));
+    HETI_TRY(heti_fields_check(m, heti_fields, HETI_FIELDS, 0, where, error));
     return heti_model_agree(m, head_size_given, where, error);
 }
 
 static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
-    static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
+    static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, { 0 }, 0 };
     het_model_desc m;
     int64_t family;
     HETI_REFUSE(!model, "model is NULL");
@@ -4451,7 +4447,7 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
     family = heti_field_get(model, &heti_family).integer;
     HETI_REFUSE(family < 0 || family > HET_NEOX, "family is %d, which is no value of its type", family);
     m = *model;
-    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
+    HETI_TRY(heti_fields_check(&m, heti_fields, HETI_FIELDS, 1, where, error));
     heti_model_defaults(&m);
     HETI_TRY(heti_model_check(&m, model->head_size != 0, where, error));
     *model = m;
@@ -4505,7 +4501,7 @@ static const char *heti_role_name(const het_model_desc *model, int role) {
 #define HETI_MOST 2147483648.0   /* keeps every product of sizes in 63 bits */
 #define HETI_FLOAT_MOST 3.4028234e38
 #define HETI_DESC(kind, field, fallback, least, most, agreed) \
-    { #field, kind, offsetof(het_desc, field), least, most, 0, fallback, agreed }
+    { #field, kind, offsetof(het_desc, field), least, most, 0, { fallback }, agreed }
 #define HETI_DESC_CHOICE(field, agreed) HETI_DESC(HETI_CHOICE, field, HET_NO, 0, 0, agreed)
 static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_INTEGER, limits.max_tokens, 0, 1, HETI_MOST, 1),      /* 0: 4 contexts */
@@ -4547,18 +4543,10 @@ static const heti_field heti_desc_fields[] = {
 #undef HETI_DESC_CHOICE
 #define HETI_DESC_FIELDS HETI_COUNT(heti_desc_fields)
 
-/* What is 0 gets its default. NaN stays, to be refused. */
-static void heti_desc_fallbacks(het_desc *d) {
-    for (int i = 0; i < HETI_DESC_FIELDS; i++) {
-        const heti_field *f = &heti_desc_fields[i];
-        if (heti_field_get(d, f).real == 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
-    }
-}
+static void heti_desc_fallbacks(het_desc *d) { heti_fields_default(d, heti_desc_fields, HETI_DESC_FIELDS, 0); }
 
 static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
-    for (int i = 0; i < HETI_DESC_FIELDS; i++)
-        HETI_TRY(heti_field_check(d, &heti_desc_fields[i], 0, "het_desc", error));
-    return HET_OK;
+    return heti_fields_check(d, heti_desc_fields, HETI_DESC_FIELDS, 0, "het_desc", error);
 }
 
 /* ",name=value" */
