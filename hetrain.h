@@ -6501,7 +6501,10 @@ static int heti_gets_gradient(const het_plan *plan, int64_t stage) {
 
 static int heti_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
-/* ---- an action in its plan ---- */
+/* ---- an action in its list and in its plan ---- */
+
+/* A rank's list lies from here to where the next rank's begins. */
+static const het_action *heti_list_of(const het_schedule *s, int64_t rank) { return s->action + s->start[rank]; }
 
 /* Number of its stage. */
 static int64_t heti_stage_at(const het_plan *plan, const het_action *a) {
@@ -6841,24 +6844,18 @@ static const char *const heti_action_names[] = { "F", "B", "I", "W", "PUT", "TAK
 
 typedef struct heti_action_text { char text[80]; } heti_action_text;
 
-static void heti_action_suffix(char **to, char mark, int32_t value) {
-    if (value == 0) return;
-    *(*to)++ = mark;
-    *to += heti_format(*to, 16, "%i", value);
-}
-
 /* "2F3.1@1/0", without the parentheses of a pair. */
 static const char *heti_action_print(heti_action_text *t, const het_action *a) {
-    const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind] : "?";
-    char *to = t->text;
-    if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%i", a->stage);
-    to += heti_format(to, 16, "%s", name);
+    static const char *const heti_marks[3] = { ".%i", "@%i", "/%i" };
+    const int32_t mark[3] = { a->slice, a->pipeline, a->version }; /* slice: of REDUCE, STEP and GATHER 0 */
+    const int of_stage = a->kind < HET_ACTION_REDUCE;
+    heti_text to = heti_text_in(t->text, sizeof t->text);
+    if (of_stage) heti_text_write(&to, "%i", a->stage);
+    heti_text_write(&to, "%s", a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind] : "?");
     if (a->kind == HET_ACTION_COMMIT) return t->text;
-    to += heti_format(to, 16, "%i", a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage);
-    heti_action_suffix(&to, '.', a->slice); /* of REDUCE, STEP and GATHER 0 */
-    heti_action_suffix(&to, '@', a->pipeline);
-    heti_action_suffix(&to, '/', a->version);
-    *to = 0;
+    heti_text_write(&to, "%i", of_stage ? a->micro_batch : a->stage);
+    for (int i = 0; i < 3; i++)
+        if (mark[i] != 0) heti_text_write(&to, heti_marks[i], mark[i]);
     return t->text;
 }
 
@@ -7281,19 +7278,21 @@ static void heti_lists_mark(const heti_lists *l, const het_action *a) {
     *seen = HETI_CAST(uint16_t, a->kind == HET_ACTION_TAKE ? *seen & ~(1u << HET_ACTION_PUT) : *seen | 1u << a->kind);
 }
 
-static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
+/* What is wrong with an action of the lists. */
+static het_result heti_lists_fail(const heti_lists *l, const het_action *a, const char *what) {
+    const het_schedule *s = l->schedule;
+    const int64_t rank = heti_last_start(s->start, 0, s->ranks, a - s->action);
     heti_action_text text;
-    return heti_invalid(l->error, l->where, "rank %d, position %d (%s): %s", rank, position,
-                        heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
+    return heti_invalid(l->error, l->where, "rank %d, position %d (%s): %s", rank,
+                        HETI_CAST(int64_t, a - heti_list_of(s, rank)), heti_action_print(&text, a), what);
 }
 
 /* `what` of another action. */
-static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what,
-                                      het_action other) {
+static het_result heti_lists_fail_for(const heti_lists *l, const het_action *a, const char *what, het_action other) {
     heti_action_text text;
     char both[160];
     (void)heti_format(both, sizeof both, "%s %s", what, heti_action_print(&text, &other));
-    return heti_lists_fail(l, rank, position, both);
+    return heti_lists_fail(l, a, both);
 }
 
 static het_result heti_lists_missing(const heti_lists *l, int64_t rank, het_action a) {
@@ -7372,21 +7371,21 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
 static het_result heti_lists_check_actions(heti_lists *l) {
     const het_schedule *s = l->schedule;
     l->transfers = s->complete != 0;
-    for (int64_t r = 0; r < s->ranks; r++) {
-        for (int64_t i = s->start[r]; i < s->start[r + 1]; i++) {
-            const het_action *a = &s->action[i];
-            const char *wrong = heti_lists_wrong(l, r, a, i + 1 == s->start[r + 1]);
-            heti_action_text text;
-            if (wrong != NULL) return heti_lists_fail(l, r, i - s->start[r], wrong);
+    for (int64_t r = 0; r < s->ranks; r++)
+        for (const het_action *a = heti_list_of(s, r), *end = heti_list_of(s, r + 1); a < end; a++) {
+            const char *wrong = heti_lists_wrong(l, r, a, a + 1 == end);
+            if (wrong != NULL) return heti_lists_fail(l, a, wrong);
             if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) heti_lists_update(l, a)->lists[a->kind]++;
             if (a->kind >= HET_ACTION_REDUCE) continue;
-            if (heti_rank_at(l->plan, a, 0) != r)
-                return heti_invalid(l->error, l->where, "rank %d, position %d (%s): the plan has this stage on rank %d",
-                                    r, i - s->start[r], heti_action_print(&text, a), heti_rank_at(l->plan, a, 0));
+            if (heti_rank_at(l->plan, a, 0) != r) {
+                char elsewhere[64];
+                (void)heti_format(elsewhere, sizeof elsewhere, "the plan has this stage on rank %d",
+                                  heti_rank_at(l->plan, a, 0));
+                return heti_lists_fail(l, a, elsewhere);
+            }
             if (a->kind == HET_ACTION_F) l->stage[heti_stage_at(l->plan, a)].forwards++;
             if (a->kind >= HET_ACTION_SEND_F) l->transfers = 1;
         }
-    }
     return HET_OK;
 }
 
@@ -7405,10 +7404,9 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t g) {
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank;
     int64_t first = 0;
-    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *b = &s->action[i];
-        const int64_t entry = b->micro_batch * l->plan->slices + b->slice;
-        if (b->kind == HET_ACTION_F && heti_stage_at(l->plan, b) == g && entry <= l->stage[g].forwards)
+    for (const het_action *a = heti_list_of(s, rank); a < heti_list_of(s, rank + 1); a++) {
+        const int64_t entry = a->micro_batch * l->plan->slices + a->slice;
+        if (a->kind == HET_ACTION_F && heti_stage_at(l->plan, a) == g && entry <= l->stage[g].forwards)
             l->seen[entry] = 1;
     }
     while (l->seen[first]) first++;
@@ -7527,27 +7525,25 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
 }
 
 /* What an action needs from its own rank must have come before. */
-static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t position) {
-    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+static het_result heti_lists_needs(const heti_lists *l, const het_action *a) {
     het_action wanted;
     int64_t whose;
     for (int sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
         if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
-            return heti_lists_fail_for(l, rank, position, "must come after", wanted);
+            return heti_lists_fail_for(l, a, "must come after", wanted);
     return HET_OK;
 }
 
 /* Once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
-static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
-    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+static het_result heti_lists_once(const heti_lists *l, const het_action *a) {
     const int32_t other = a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B;
-    if (heti_lists_has(l, a, a->kind)) return heti_lists_fail(l, rank, position, "comes twice");
+    if (heti_lists_has(l, a, a->kind)) return heti_lists_fail(l, a, "comes twice");
     if (heti_makes_gradients(a) && heti_lists_has(l, a, other))
-        return heti_lists_fail_for(l, rank, position, "comes beside", heti_lists_other(a, other, 0));
+        return heti_lists_fail_for(l, a, "comes beside", heti_lists_other(a, other, 0));
     if (a->kind <= HET_ACTION_W && heti_lists_has(l, a, HET_ACTION_PUT))
-        return heti_lists_fail_for(l, rank, position, "must come after", heti_lists_other(a, HET_ACTION_TAKE, 0));
+        return heti_lists_fail_for(l, a, "must come after", heti_lists_other(a, HET_ACTION_TAKE, 0));
     if (a->kind == HET_ACTION_PUT && (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_W)))
-        return heti_lists_fail(l, rank, position, "its backward has used up what it puts");
+        return heti_lists_fail(l, a, "its backward has used up what it puts");
     return HET_OK;
 }
 
@@ -7555,20 +7551,17 @@ static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t pos
    micro-batches: of a stage without a backward pass only while its F runs. Of a pair both count,
    and neither may need the other. */
 static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices) {
-    const het_schedule *s = l->schedule;
-    const int64_t count = s->start[rank + 1] - s->start[rank];
-    const het_action *list = s->action + s->start[rank];
+    const het_action *list = heti_list_of(l->schedule, rank), *end = heti_list_of(l->schedule, rank + 1), *next, *a;
     double *peak = &l->rank[rank].peak, kept = 0.0;
-    int64_t number = 0, width;
-    for (int64_t i = 0; i < count; i += width) {
-        width = 1 + (list[i].overlap != 0);
-        if (list[i].kind >= HET_ACTION_REDUCE) continue;
-        for (int64_t k = i; k < i + width; k++) {
-            HETI_TRY(heti_lists_once(l, rank, k));
-            HETI_TRY(heti_lists_needs(l, rank, k));
+    int64_t number = 0;
+    for (; list < end; list = next) {
+        next = list + 1 + (list->overlap != 0);
+        if (list->kind >= HET_ACTION_REDUCE) continue;
+        for (a = list; a < next; a++) {
+            HETI_TRY(heti_lists_once(l, a));
+            HETI_TRY(heti_lists_needs(l, a));
         }
-        for (int64_t k = i; k < i + width; k++) {
-            const het_action *a = &list[k];
+        for (a = list; a < next; a++) {
             const int64_t g = heti_stage_at(l->plan, a);
             const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
             heti_lists_mark(l, a);
@@ -7580,7 +7573,7 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
                 (a->kind == HET_ACTION_F && !het_plan_backward(l->plan, g))) {
                 kept -= weight;
                 number--;
-                if (a->kind != HET_ACTION_PUT) l->stage[g].last = k + 1;
+                if (a->kind != HET_ACTION_PUT) l->stage[g].last = a + 1 - heti_list_of(l->schedule, rank);
             }
         }
     }
@@ -7652,9 +7645,8 @@ static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, c
    agree on all ranks. */
 
 static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
-    const het_schedule *s = l->schedule;
-    const int64_t at = s->start[rank] + l->rank[rank].at;
-    return at < s->start[rank + 1] ? &s->action[at] : NULL;
+    const het_action *a = heti_list_of(l->schedule, rank) + l->rank[rank].at;
+    return a < heti_list_of(l->schedule, rank + 1) ? a : NULL;
 }
 
 /* What stands on the other side of a transfer, and its rank. */
@@ -7672,7 +7664,7 @@ static int heti_action_same(const het_action *a, const het_action *b) {
 /* The first receive that the rank has reached whose message from `from` has not left; NULL: there
    is none. Messages of one rank to another keep their order. */
 static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, int64_t from) {
-    const het_action *list = &l->schedule->action[l->schedule->start[rank]];
+    const het_action *list = heti_list_of(l->schedule, rank);
     int64_t whose = -1;
     for (int64_t i = l->rank[rank].open; i < l->rank[rank].at; i++) {
         const int receives = list[i].kind == HET_ACTION_RECV_F || list[i].kind == HET_ACTION_RECV_B;
@@ -7850,39 +7842,38 @@ static het_result heti_play(heti_lists *l, int32_t only) {
     for (r = 0; r < l->plan->ranks && heti_play_head(l, r) == NULL; r++) {}
     if (r == l->plan->ranks) return HET_OK;
     if (only == 0) return heti_play_stuck(l);
-    return heti_lists_fail(l, r, l->rank[r].at, "its order among these does not agree with other ranks");
+    return heti_lists_fail(l, heti_play_head(l, r), "its order among these does not agree with other ranks");
 }
 
 /* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
 
-/* One REDUCE, VERDICT, STEP or GATHER. */
-static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position) {
-    const het_action *list = l->schedule->action + l->schedule->start[rank], *a = &list[position];
+/* One REDUCE, VERDICT, STEP or GATHER of a rank's list. */
+static het_result heti_tail_action(const heti_lists *l, const het_action *list, const het_action *a) {
     heti_listed_block *block = heti_lists_block(l, a);
     const int verdict = l->block[l->block_count].happened != 0;
-    if (block->stamp != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if ((block->happened >> a->kind & 1u) != 0) return heti_lists_fail(l, rank, position, "comes twice");
-    if (a->kind == HET_ACTION_REDUCE && verdict) return heti_lists_fail(l, rank, position, "must come before VERDICT");
-    if (a->kind == HET_ACTION_REDUCE && position < block->behind)
-        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,", list[block->behind - 1]);
-    if (a->kind == HET_ACTION_STEP && !verdict) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+    if (block->stamp != l->stamp) return heti_lists_fail(l, a, "the rank does not hold this block");
+    if ((block->happened >> a->kind & 1u) != 0) return heti_lists_fail(l, a, "comes twice");
+    if (a->kind == HET_ACTION_REDUCE && verdict) return heti_lists_fail(l, a, "must come before VERDICT");
+    if (a->kind == HET_ACTION_REDUCE && a - list < block->behind)
+        return heti_lists_fail_for(l, a, "must come after the block's last use,", list[block->behind - 1]);
+    if (a->kind == HET_ACTION_STEP && !verdict) return heti_lists_fail(l, a, "must come after VERDICT");
     if (a->kind == HET_ACTION_GATHER && block->ranks == 1)
-        return heti_lists_fail(l, rank, position, "the block has only this holder");
+        return heti_lists_fail(l, a, "the block has only this holder");
     if (a->kind == HET_ACTION_GATHER && (block->happened >> HET_ACTION_STEP & 1u) == 0)
-        return heti_lists_fail(l, rank, position, "must come after its STEP");
+        return heti_lists_fail(l, a, "must come after its STEP");
     block->happened |= 1u << a->kind;
     return HET_OK;
 }
 
 static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
-    const het_schedule *s = l->schedule;
+    const het_action *list = heti_list_of(l->schedule, rank), *a;
     heti_listed_block *verdict = &l->block[l->block_count];
     heti_lists_blocks_of(l, rank);
     for (int64_t i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
     verdict->happened = 0;
     verdict->stamp = l->stamp;
-    for (int64_t i = 0; i < s->start[rank + 1] - s->start[rank]; i++)
-        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i));
+    for (a = list; a < heti_list_of(l->schedule, rank + 1); a++)
+        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, list, a));
     if (verdict->happened == 0) return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     for (int64_t i = 0; i < l->held_count; i++) {
         const heti_listed_block *block = &l->block[l->held[i]];
@@ -7899,16 +7890,15 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
 
 /* How many actions a rank's list gets. F, B and I have their transfers on both sides. */
 static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
-    const het_schedule *s = l->schedule;
-    int64_t i, count = s->start[rank + 1] - s->start[rank];
-    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const int64_t taker = heti_neighbour(l->plan, &s->action[i], 1),
-                      giver = heti_neighbour(l->plan, &s->action[i], 0);
+    const het_action *list = heti_list_of(l->schedule, rank), *end = heti_list_of(l->schedule, rank + 1);
+    int64_t count = end - list;
+    for (const het_action *a = list; a < end; a++) {
+        const int64_t taker = heti_neighbour(l->plan, a, 1), giver = heti_neighbour(l->plan, a, 0);
         count += (taker >= 0 && taker != rank) + (giver >= 0 && giver != rank);
     }
     if (l->updates > 1) return count;
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].ranks > 1 ? 3 : 2;
+    for (int64_t i = 0; i < l->held_count; i++) count += l->block[l->held[i]].ranks > 1 ? 3 : 2;
     return count + 1;
 }
 
@@ -7977,11 +7967,8 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
 }
 
 static het_result heti_lists_compute_only(const heti_lists *l, const char *wrong) {
-    const het_schedule *s = l->schedule;
-    for (int64_t r = 0; r < s->ranks; r++)
-        for (int64_t i = s->start[r]; i < s->start[r + 1]; i++)
-            if (s->action[i].kind >= HET_ACTION_SEND_F)
-                return heti_lists_fail(l, r, i - s->start[r], wrong);
+    for (const het_action *a = l->schedule->action; a < heti_list_of(l->schedule, l->schedule->ranks); a++)
+        if (a->kind >= HET_ACTION_SEND_F) return heti_lists_fail(l, a, wrong);
     return HET_OK;
 }
 
@@ -8009,7 +7996,7 @@ static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_
 
 /* The rank's blocks, behind which position each one's last gradient of an update is; none done. */
 static void heti_updates_start(heti_lists *l, int64_t rank) {
-    const het_schedule *s = l->schedule;
+    const het_action *list = heti_list_of(l->schedule, rank);
     heti_lists_blocks_of(l, rank);
     l->block[l->block_count].happened = 0;
     for (int64_t i = 0; i < l->held_count; i++) {
@@ -8022,79 +8009,77 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
             if (update->lists[HET_ACTION_REDUCE] > 0) block->updates = u + 1;
         }
     }
-    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *a = &s->action[i];
+    for (const het_action *a = list; a < heti_list_of(l->schedule, rank + 1); a++) {
         const int makes = heti_makes_gradients(a), looks = makes || (a->kind <= HET_ACTION_W && a->version > 0);
         for (int64_t k = 0, b; looks && (b = heti_stage_block(l, a, &k)) >= 0;) {
             heti_listed_update *update = &l->update[b * l->updates];
-            if (makes) update[a->version].behind = i - s->start[rank] + 1;
+            if (makes) update[a->version].behind = a - list + 1;
             else update[a->version - 1].used = 1;
         }
     }
 }
 
 /* F uses what was gathered, or a sole holder predicts; of a micro-batch all slices use the same. */
-static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+static het_result heti_updates_forward(heti_lists *l, const het_action *a) {
     het_action first = *a;
     first.slice = 0;
     l->version[heti_lists_entry(l, a)] = a->version;
     if (l->version[heti_lists_entry(l, &first)] != a->version)
-        return heti_lists_fail(l, rank, position, "another slice of its micro-batch uses another version");
+        return heti_lists_fail(l, a, "another slice of its micro-batch uses another version");
     for (int64_t k = 0, b; a->version > 0 && (b = heti_stage_block(l, a, &k)) >= 0;) {
         const heti_listed_block *block = &l->block[b];
         if (l->update[b * l->updates + a->version - 1].gathered) continue;
         if (block->holders == 1 && block->gathered < a->version) continue; /* it predicts */
-        return heti_lists_fail_for(l, rank, position, "predicts no block of several ranks (tied, copied): must follow",
+        return heti_lists_fail_for(l, a, "predicts no block of several ranks (tied, copied): must follow",
                                    heti_block_action(HET_ACTION_GATHER, b, a->version - 1));
     }
     return HET_OK;
 }
 
 /* The gradients of one update at a time, and no more behind its REDUCE. */
-static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+static het_result heti_updates_backward(heti_lists *l, int64_t rank, const het_action *a) {
     const int32_t used = l->version[heti_lists_entry(l, a)];
     if (used > a->version)
-        return heti_lists_fail(l, rank, position, "its forward pass used what this update, or a later one, makes");
+        return heti_lists_fail(l, a, "its forward pass used what this update, or a later one, makes");
     if (l->plan->staleness > 0 && a->version - used > l->plan->staleness)
         return heti_invalid(l->error, l->where, "rank %d, position %d: the gradient of micro-batch %i joins update %i "
-                            "and was made with version %i; the plan's staleness is %d", rank, position, a->micro_batch,
-                            a->version, used, l->plan->staleness);
+                            "and was made with version %i; the plan's staleness is %d", rank,
+                            HETI_CAST(int64_t, a - heti_list_of(l->schedule, rank)), a->micro_batch, a->version, used,
+                            l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
-        if (a->version < block->reduced) return heti_lists_fail_for(l, rank, position, "must come before", reduce);
+        if (a->version < block->reduced) return heti_lists_fail_for(l, a, "must come before", reduce);
         if (block->open >= 0 && block->open != a->version)
-            return heti_lists_fail_for(l, rank, position, "must come after", reduce);
+            return heti_lists_fail_for(l, a, "must come after", reduce);
         if (block->holders == 1 && block->stepped < block->reduced)
-            return heti_lists_fail_for(l, rank, position, "must come after",
-                                       heti_block_action(HET_ACTION_STEP, b, block->stepped));
+            return heti_lists_fail_for(l, a, "must come after", heti_block_action(HET_ACTION_STEP, b, block->stepped));
         block->open = a->version;
         if (used > 0 && !l->update[b * l->updates + used - 1].gathered)
-            return heti_lists_fail_for(l, rank, position, "must come after",
-                                       heti_block_action(HET_ACTION_GATHER, b, used - 1));
+            return heti_lists_fail_for(l, a, "must come after", heti_block_action(HET_ACTION_GATHER, b, used - 1));
     }
     return HET_OK;
 }
 
 /* One REDUCE, STEP, GATHER or VERDICT. */
-static het_result heti_updates_action(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+static het_result heti_updates_action(heti_lists *l, int64_t rank, const het_action *a) {
     heti_listed_block *block = heti_lists_block(l, a);
     heti_listed_update *update = heti_lists_update(l, a);
     const int64_t next = a->kind == HET_ACTION_STEP ? block->stepped : block->gathered;
     if (a->kind == HET_ACTION_COMMIT) {
         block->happened = 1;
-        if (position + 1 == l->schedule->start[rank + 1] - l->schedule->start[rank]) return HET_OK;
-        return heti_lists_fail(l, rank, position, "must be the last action");
+        return a + 1 == heti_list_of(l->schedule, rank + 1) ? HET_OK : heti_lists_fail(l, a, "must be the last action");
     }
-    if (block->stamp != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if (a->kind == HET_ACTION_REDUCE && (block->open != a->version || position < update->behind))
-        return heti_lists_fail(l, rank, position, "its gradients are not all there, or it has none");
+    if (block->stamp != l->stamp) return heti_lists_fail(l, a, "the rank does not hold this block");
+    if (a->kind == HET_ACTION_REDUCE &&
+        (block->open != a->version || a - heti_list_of(l->schedule, rank) < update->behind))
+        return heti_lists_fail(l, a, "its gradients are not all there, or it has none");
     if (a->kind == HET_ACTION_STEP && (a->version != next || !heti_lists_owns(l, rank, block)))
-        return heti_lists_fail(l, rank, position, "comes twice, too early, or the rank owns nothing of this block");
+        return heti_lists_fail(l, a, "comes twice, too early, or the rank owns nothing of this block");
     if (a->kind == HET_ACTION_GATHER && (a->version < next || heti_keeps(l->plan, rank)))
-        return heti_lists_fail(l, rank, position, "comes behind that of a later update, or to a keeper");
+        return heti_lists_fail(l, a, "comes behind that of a later update, or to a keeper");
     if (a->kind == HET_ACTION_GATHER && heti_lists_owns(l, rank, block) && block->stepped != a->version + 1)
-        return heti_lists_fail(l, rank, position, "must come between its STEP and the next");
+        return heti_lists_fail(l, a, "must come between its STEP and the next");
     if (a->kind == HET_ACTION_REDUCE) {
         block->open = -1;
         block->reduced = a->version + 1;
@@ -8125,17 +8110,14 @@ static het_result heti_updates_end(heti_lists *l, int64_t rank) {
 }
 
 static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
-    const het_schedule *s = l->schedule;
-    const int64_t count = s->start[rank + 1] - s->start[rank];
     if (heti_team_size(l->plan, rank) > 1)
         return heti_fail(l->error, HET_ERR_UNSUPPORTED, "%s: rank %d leads a team; only ranks that are alone update "
                                                         "weights several times a step", l->where, rank);
     heti_updates_start(l, rank);
-    for (int64_t i = 0; i < count; i++) {
-        const het_action *a = &s->action[s->start[rank] + i];
-        if (a->kind == HET_ACTION_F) HETI_TRY(heti_updates_forward(l, rank, i, a));
-        if (heti_makes_gradients(a)) HETI_TRY(heti_updates_backward(l, rank, i, a));
-        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_updates_action(l, rank, i, a));
+    for (const het_action *a = heti_list_of(l->schedule, rank); a < heti_list_of(l->schedule, rank + 1); a++) {
+        if (a->kind == HET_ACTION_F) HETI_TRY(heti_updates_forward(l, a));
+        if (heti_makes_gradients(a)) HETI_TRY(heti_updates_backward(l, rank, a));
+        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_updates_action(l, rank, a));
     }
     return heti_updates_end(l, rank);
 }
@@ -8167,7 +8149,9 @@ static void heti_updates_bring(heti_lists *l, int64_t rank, int64_t b, int64_t v
     }
 }
 
-static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_action *list, int64_t count) {
+static void heti_updates_place_rank(heti_lists *l, int64_t rank) {
+    const het_action *list = heti_list_of(l->schedule, rank);
+    const int64_t count = heti_list_of(l->schedule, rank + 1) - list;
     heti_updates_start(l, rank);
     for (int64_t i = 0; i < count; i++) {
         const het_action *a = &list[i];
@@ -8205,7 +8189,7 @@ static het_result heti_updates_place(heti_lists *l) {
         if (pass == 1) HETI_TRY(heti_schedule_like(s, l->placed_count, &l->allocator, l->where, &l->placed, l->error));
         l->placed_count = 0;
         for (int64_t r = 0; r < s->ranks; r++) {
-            heti_updates_place_rank(l, r, s->action + s->start[r], s->start[r + 1] - s->start[r]);
+            heti_updates_place_rank(l, r);
             if (pass == 1) l->placed->start[r + 1] = l->placed_count;
         }
     }
@@ -8411,8 +8395,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
     const int complete = f->schedule->complete;
     int64_t slots[2] = { 0, 0 }, *const most[2] = { &needs->slots, &needs->lean };
     int64_t places = 0, batch_slots = 0, chains = 0, messages = 0;
-    for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
-        const het_action *a = &f->schedule->action[i];
+    for (const het_action *a = heti_list_of(f->schedule, rank); a < heti_list_of(f->schedule, rank + 1); a++) {
         const int forward = a->kind == HET_ACTION_F, backward = heti_goes_back(a);
         int64_t stage, *left;
         int lean;
@@ -8424,7 +8407,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             a->stage >= f->plan->first_stage[a->pipeline + 1] - f->plan->first_stage[a->pipeline] ||
             a->micro_batch < 0 || a->micro_batch >= f->schedule->micro_batches[a->pipeline])
             return heti_fail(error, HET_ERR_INVALID, "het_schedule_needs: rank %d, action %d: no such pipeline, stage "
-                             "or micro-batch", rank, i - f->schedule->start[rank]);
+                             "or micro-batch", rank, HETI_CAST(int64_t, a - heti_list_of(f->schedule, rank)));
         lean = heti_is_lean(f->plan, a);
         if (forward || a->kind == HET_ACTION_TAKE) *most[lean] = heti_max(*most[lean], ++slots[lean]);
         if (a->kind == HET_ACTION_TAKE) places--;
@@ -8460,27 +8443,26 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
    those from the oldest on that later actions use. wanted[i]: the oldest that actions from i on
    use; queue, of each block: those there are, from `first` to `end`. */
 static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs *needs) {
-    const int64_t start = f->schedule->start[rank], count = f->schedule->start[rank + 1] - start,
-                  updates = heti_updates(f->plan);
-    f->wanted[count] = INT32_MAX;
-    for (int64_t i = count - 1; i >= 0; i--) {
-        const het_action *a = &f->schedule->action[start + i];
+    const het_action *list = heti_list_of(f->schedule, rank), *behind = heti_list_of(f->schedule, rank + 1), *a;
+    const int64_t updates = heti_updates(f->plan);
+    f->wanted[behind - list] = INT32_MAX;
+    for (a = behind; a > list;) {
+        a--;
         const int32_t version = a->kind > HET_ACTION_W ? INT32_MAX :
-            f->version[f->base[heti_stage_at(f->plan, a)] + a->micro_batch];
-        f->wanted[i] = version < f->wanted[i + 1] ? version : f->wanted[i + 1];
+            f->version[f->base[heti_stage_at(f->plan, a)] + a->micro_batch], later = f->wanted[a + 1 - list];
+        f->wanted[a - list] = version < later ? version : later;
     }
     HETI_CLEAR(f->first, f->blocks);
     HETI_CLEAR(f->end, f->blocks);
-    for (int64_t i = start; i < start + count; i++)
-        if (f->schedule->action[i].kind == HET_ACTION_GATHER) f->end[f->schedule->action[i].stage] = 1;
+    for (a = list; a < behind; a++)
+        if (a->kind == HET_ACTION_GATHER) f->end[a->stage] = 1;
     for (int64_t b = 0; b < f->blocks; b++) f->queue[b * (updates + 1)] = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const het_action *a = &f->schedule->action[start + i];
+    for (a = list; a < behind; a++) {
         int32_t *queue = &f->queue[a->stage * (updates + 1)], *first = &f->first[a->stage], *end = &f->end[a->stage];
         for (int64_t b = 0; a->kind == HET_ACTION_F && b < f->blocks; b++)
             needs->predicts |= f->end[b] > 0 && f->queue[b * (updates + 1) + f->end[b] - 1] < a->version;
         if (a->kind != HET_ACTION_GATHER) continue;
-        while (*first < *end && queue[*first] < f->wanted[i]) ++*first;
+        while (*first < *end && queue[*first] < f->wanted[a - list]) ++*first;
         if (*end <= updates) queue[(*end)++] = a->version + 1;
         needs->versions = heti_max(needs->versions, *end - *first);
     }
