@@ -2447,27 +2447,20 @@ static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, i
     while (n > 0) heti_text_char(text, digit[--n]);
 }
 
-/* d.ddd 10^exponent from `digits` digits, without trailing zeros, as printf's %g lays it out. */
+/* d.ddd 10^exponent from `digits` digits, without trailing zeros, as printf's %g lays it out: with
+   an exponent only where the point would lie far outside the digits. */
 static void heti_text_digits(heti_text *text, const char *digit, int digits, int exponent) {
-    int point, count = digits;
+    const int far = exponent < -4 || exponent >= digits, point = far ? 1 : exponent + 1; /* digits before it */
+    int count = digits;
     while (count > 1 && digit[count - 1] == '0') count--;
-    if (exponent < -4 || exponent >= digits) {
-        for (int i = 0; i < count; i++) {
-            heti_text_char(text, digit[i]);
-            if (i == 0 && count > 1) heti_text_char(text, '.');
-        }
-        heti_text_char(text, 'e');
-        heti_text_char(text, exponent < 0 ? '-' : '+');
-        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
-        return;
+    for (int i = point < 1 ? point - 1 : 0; i < count || i < point; i++) { /* zeros stand on both sides */
+        if (i == point) heti_text_char(text, '.');
+        heti_text_char(text, i >= 0 && i < count ? digit[i] : '0');
     }
-    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
-    if (exponent < 0) heti_text_char(text, '0');
-    for (int i = 0; i < point; i++) heti_text_char(text, i < count ? digit[i] : '0');
-    if (count <= point) return;
-    heti_text_char(text, '.');
-    for (int i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
-    for (int i = point; i < count; i++) heti_text_char(text, digit[i]);
+    if (!far) return;
+    heti_text_char(text, 'e');
+    heti_text_char(text, exponent < 0 ? '-' : '+');
+    heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
 }
 
 /* `digits` significant decimal digits, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
@@ -2639,8 +2632,7 @@ static void heti_ask_huge_pages(char *block, size_t size) {
     const size_t page = 2097152, before = (page - HETI_ADDRESS(block) % page) % page;
     if (size >= before + page) (void)madvise(block + before, (size - before) / page * page, HETI_HUGE_PAGES);
 #else
-    (void)block;
-    (void)size;
+    (void)block, (void)size;
 #endif
 }
 
@@ -2663,8 +2655,7 @@ static void *heti_default_alloc(void *user, size_t size, size_t align) {
 /* The size is not needed: malloc knows it. */
 static void heti_default_free(void *user, void *pointer, size_t size) {
     char *raw;
-    (void)user;
-    (void)size;
+    (void)user, (void)size;
     memcpy(&raw, HETI_CAST(char *, pointer) - sizeof raw, sizeof raw);
     free(raw);
 }
@@ -2744,12 +2735,12 @@ HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *a
    ============================================================================================== */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__SSE__)
-typedef uint32_t heti_fp_control;
+typedef uint32_t heti_fp;
 #define HETI_FP_OURS 0x1F80
 #define HETI_FP_GET(control) __asm__ __volatile__("stmxcsr %0" : "=m"(control) : : "memory")
 #define HETI_FP_SET(control) __asm__ __volatile__("ldmxcsr %0" : : "m"(control) : "memory")
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
-typedef uint64_t heti_fp_control;
+typedef uint64_t heti_fp;
 #define HETI_FP_OURS 0
 #define HETI_FP_GET(control) __asm__ __volatile__("mrs %0, fpcr" : "=r"(control) : : "memory")
 #define HETI_FP_SET(control) __asm__ __volatile__("msr fpcr, %0" : : "r"(control) : "memory")
@@ -2761,20 +2752,18 @@ typedef uint64_t heti_fp_control;
 #ifdef __cplusplus
 extern "C" {
 #endif
-typedef int heti_fp_control;
+typedef int heti_fp;
 #define HETI_FP_OURS FE_TONEAREST
 #define HETI_FP_GET(control) ((control) = fegetround())
 #define HETI_FP_SET(control) (void)fesetround(control)
 #endif
 
-/* What heti_fp_enter found and heti_fp_leave puts back. */
-typedef struct heti_fp { heti_fp_control control; } heti_fp;
-
-HETI_UNUSED static void heti_fp_leave(const heti_fp *saved) { HETI_FP_SET(saved->control); }
+/* Puts back what heti_fp_enter found. */
+HETI_UNUSED static void heti_fp_leave(const heti_fp *saved) { HETI_FP_SET(*saved); }
 
 HETI_UNUSED static void heti_fp_enter(heti_fp *saved) {
-    const heti_fp ours = { HETI_FP_OURS };
-    HETI_FP_GET(saved->control);
+    const heti_fp ours = HETI_FP_OURS;
+    HETI_FP_GET(*saved);
     heti_fp_leave(&ours);
 }
 
@@ -3036,7 +3025,7 @@ static int heti_sum_digits(const het_sum *sum, int64_t sign, uint64_t digit[HETI
 
 /* The exact sum, rounded once to nearest even. */
 HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
-    uint64_t digit[HETI_SUM_LIMBS + 1], top, rest, half;
+    uint64_t digit[HETI_SUM_LIMBS + 1], top;
     int negative = 0, high = HETI_SUM_LIMBS, shift, sticky = 0;
     if (sum->limb[HETI_SUM_LIMBS] != 0) return HETI_CAST(double, NAN);
     if (!heti_sum_digits(sum, 1, digit)) { negative = 1; (void)heti_sum_digits(sum, -1, digit); }
@@ -3049,10 +3038,8 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
     if (high > 1 && shift > 0) top |= digit[high - 2] >> (32 - shift);
     if (high > 1 && (digit[high - 2] << shift & 0xffffffffu) != 0) sticky = 1;
     for (int i = 0; i < high - 2; i++) sticky |= digit[i] != 0;
-    rest = top & 0x7ff;
-    half = 0x400;
-    top >>= 11;
-    if (rest > half || (rest == half && (sticky || (top & 1) != 0))) top++;
+    sticky |= (top >> 11 & 1) != 0; /* what is half way goes up where something follows, or to even */
+    top = (top >> 11) + ((top & 0x7ff) + HETI_CAST(uint64_t, sticky) > 0x400);
     return ldexp(negative ? -HETI_CAST(double, top) : HETI_CAST(double, top),
                  32 * (high - 1) + HETI_SUM_LOWEST + 11 - shift);
 }
