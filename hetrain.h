@@ -4260,22 +4260,17 @@ static void heti_field_set(void *desc, const heti_field *f, int64_t integer, dou
 static het_result heti_field_check(const void *desc, const heti_field *f, int raw, const char *where,
                                    het_error *error) {
     const het_setting s = heti_field_get(desc, f);
-    const double value = s.real;
-    if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
-    if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
-        if (value >= f->least && value <= f->most) return HET_OK;
-        return heti_invalid(error, where, "%s is %d, must be %d .. %d", f->name, s.integer,
-                            HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
-    }
-    if (heti_field_is_real(f)) { /* the float nearest to a bound is inside */
-        const int narrow = f->kind == HETI_FLOAT;
-        if (value >= (narrow ? HETI_CAST(double, HETI_CAST(float, f->least)) : f->least) &&
-            value <= (narrow ? HETI_CAST(double, HETI_CAST(float, f->most)) : f->most))
-            return HET_OK;
-        return heti_invalid(error, where, "%s is %g, must be %g .. %g", f->name, value, f->least, f->most);
-    }
-    if (s.word) return HET_OK;
-    return heti_invalid(error, where, "%s is %d, which is no value of its type", f->name, s.integer);
+    const int narrow = f->kind == HETI_FLOAT; /* the float nearest to a bound is inside */
+    const double least = narrow ? HETI_CAST(double, HETI_CAST(float, f->least)) : f->least,
+                 most = narrow ? HETI_CAST(double, HETI_CAST(float, f->most)) : f->most;
+    const int outside = !(s.real >= least && s.real <= most);
+    if (((raw || f->zero) && s.real >= 0.0 && s.real <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
+    HETI_REFUSE(s.kind == HET_SETTING_WORD && !s.word, "%s is %d, which is no value of its type", f->name, s.integer);
+    HETI_REFUSE(s.kind == HET_SETTING_REAL && outside, "%s is %g, must be %g .. %g", f->name, s.real, f->least,
+                f->most);
+    HETI_REFUSE(s.kind == HET_SETTING_INTEGER && outside, "%s is %d, must be %d .. %d", f->name, s.integer,
+                HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
+    return HET_OK;
 }
 
 static het_result heti_fields_check(const void *desc, const heti_field *f, int count, int raw, const char *where,
@@ -5269,37 +5264,30 @@ static int heti_divide_alike(const het_node *n, int *kind, int way) {
 /* Which values a team by columns divides, 1 by heads, 2 by share: those that products make of whole
    rows, and what rotations, attention and activations make of such, where a product makes whole
    rows of them again.
-   Two rounds, each until nothing changes any more. The first takes all to be divided that the unit
-   makes and does not give away, and takes back what cannot be: what a node of another kind reads or
+   All that the unit makes and does not give away begins as divided by share; then numbers fall
+   until none does any more. To 0, what cannot be divided: what a node of another kind reads or
    writes, the result of a product whose x is divided, and rotations that are no multiple of the
-   model's key/value heads. The second finds what goes by heads: values of attention and of
-   rotations, and whatever a node has together with them. In mlp, say, `up` is divided and the
-   activation of it, by share; `down` reads these, and its result is whole. */
+   model's key/value heads. To 1, values of attention and of rotations. All values of a node but a
+   product fall with the lowest of them. In mlp, say, `up` is divided and the activation of it, by
+   share; `down` reads these, and its result is whole. */
 static void heti_find_divided(const het_program *p, int *kind) {
-    const het_model_desc *m = p->unit->model;
-    int i, changed;
+    const int64_t heads = p->unit->model->kv_heads * p->unit->model->head_size;
+    int i, j, changed;
     for (i = 0; i < p->values; i++) kind[i] = p->value[i].node >= 0 && p->value[i].out < 0 ? 2 : 0;
     do for (changed = 0, i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
-        int all = 1;
-        for (int j = 0; j < n->outputs; j++) all &= kind[n->y[j]] > 0;
+        const int by_heads = n->kind == HET_NODE_ATTENTION || n->kind == HET_NODE_ROTARY;
+        int way = by_heads ? 1 : 2;
+        for (j = 0; j < n->outputs; j++) way = kind[n->y[j]] < way ? kind[n->y[j]] : way;
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_NONE) {
             if (kind[n->x[0]] && n->outputs == 1) changed |= kind[n->y[0]], kind[n->y[0]] = 0;
-            else if (kind[n->x[0]] || !all) changed |= heti_divide_alike(n, kind, 0);
+            else if (kind[n->x[0]] || !way) changed |= heti_divide_alike(n, kind, 0);
             continue;
         }
-        for (int j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
-        all &= n->kind != HET_NODE_ROTARY || heti_width(p, n->x[0]) % (m->kv_heads * m->head_size) == 0;
-        if (!all || (n->kind != HET_NODE_ROTARY && n->kind != HET_NODE_ATTENTION && n->kind != HET_NODE_ACTIVATION))
-            changed |= heti_divide_alike(n, kind, 0);
-    } while (changed);
-    do for (changed = 0, i = 0; i < p->nodes; i++) {
-        const het_node *n = &p->node[i];
-        int by_heads = (n->kind == HET_NODE_ATTENTION || n->kind == HET_NODE_ROTARY) && kind[n->x[0]];
-        if (n->kind == HET_NODE_LINEAR || n->inputs < 1 || n->outputs < 1 || !kind[n->y[0]]) continue;
-        for (int j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
-        by_heads |= kind[n->y[0]] == 1;
-        if (by_heads) changed |= heti_divide_alike(n, kind, 1);
+        for (j = 0; j < n->inputs; j++) way = kind[n->x[j]] < way ? kind[n->x[j]] : way;
+        if (!by_heads && n->kind != HET_NODE_ACTIVATION) way = 0;
+        if (n->kind == HET_NODE_ROTARY && heti_width(p, n->x[0]) % heads != 0) way = 0;
+        changed |= heti_divide_alike(n, kind, way);
     } while (changed);
 }
 
@@ -6380,17 +6368,18 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule) {
     if (schedule != NULL) heti_free(&schedule->allocator, schedule, schedule->size);
 }
 
+/* The arrays of a plan: type, name, count and what there is beside that. */
+#define HETI_PLAN_ARRAYS(X) \
+    X(het_stage, stage, stages, 0) X(int64_t, first_stage, pipelines, 1) X(double, share, pipelines, 0) \
+    X(double, state_share, ranks, 0) X(double, slice_share, slices, 0) X(het_team_member, member, members, 0) \
+    X(int64_t, near, ranks, 0) X(uint8_t, keeper, ranks, 0) X(uint8_t, cut, units, 0)
+
 static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan) {
     het_plan *to = HETI_TAKE(arena, het_plan, 1), p = *shape;
-    p.stage = HETI_TAKE(arena, het_stage, shape->stages);
-    p.first_stage = HETI_TAKE(arena, int64_t, heti_min(shape->pipelines, INT64_MAX - 1) + 1);
-    p.share = HETI_TAKE(arena, double, shape->pipelines);
-    p.state_share = HETI_TAKE(arena, double, shape->ranks);
-    p.slice_share = HETI_TAKE(arena, double, shape->slices);
-    p.member = HETI_TAKE(arena, het_team_member, shape->members);
-    p.near = HETI_TAKE(arena, int64_t, shape->ranks);
-    p.keeper = HETI_TAKE(arena, uint8_t, shape->ranks);
-    p.cut = HETI_TAKE(arena, uint8_t, shape->units);
+#define HETI_TAKE_ARRAY(type, array, count, more) \
+    p.array = HETI_TAKE(arena, type, heti_min(shape->count, INT64_MAX - 1) + more);
+    HETI_PLAN_ARRAYS(HETI_TAKE_ARRAY)
+#undef HETI_TAKE_ARRAY
     p.size = arena->size;
     if (to == NULL) return;
     *to = p;
@@ -6412,16 +6401,9 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
 HETRAIN_API het_result het_plan_copy(const het_plan *from, const het_allocator *allocator, const char *where,
                                      het_plan **plan, het_error *error) {
     HETI_TRY(het_plan_new(from, allocator, where, plan, error));
-#define HETI_COPY_ARRAY(array, count) if (from->array) HETI_COPY((*plan)->array, from->array, count)
-    HETI_COPY_ARRAY(stage, from->stages);
-    HETI_COPY_ARRAY(first_stage, from->pipelines + 1);
-    HETI_COPY_ARRAY(share, from->pipelines);
-    HETI_COPY_ARRAY(state_share, from->ranks);
-    HETI_COPY_ARRAY(slice_share, from->slices);
-    HETI_COPY_ARRAY(member, from->members);
-    HETI_COPY_ARRAY(near, from->ranks);
-    HETI_COPY_ARRAY(keeper, from->ranks);
-    HETI_COPY_ARRAY(cut, from->units);
+#define HETI_COPY_ARRAY(type, array, count, more) \
+    if (from->array) HETI_COPY((*plan)->array, from->array, from->count + more);
+    HETI_PLAN_ARRAYS(HETI_COPY_ARRAY)
 #undef HETI_COPY_ARRAY
     return HET_OK;
 }
@@ -7298,31 +7280,21 @@ static het_action heti_block_action(int32_t kind, int64_t block, int64_t update)
 
 /* ---- shapes and ranges, before anything is indexed by them ---- */
 
-static het_result heti_lists_check_blocks(heti_lists *l) {
+static het_result heti_lists_check_blocks(heti_lists *l, const char *where, het_error *error) {
     const het_blocks *b = l->blocks;
     l->block_count = l->uses = l->plan->units;
     if (b == NULL) return HET_OK;
-    if (b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) ||
-        b->start[0] != 0)
-        return heti_invalid(l->error, l->where, "het_blocks: %d blocks", b->count);
+    HETI_REFUSE(b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) ||
+                b->start[0] != 0, "het_blocks: %d blocks", b->count);
     for (int64_t block = 0; block < b->count; block++) {
-        if (b->start[block + 1] <= b->start[block])
-            return heti_invalid(l->error, l->where, "block %d is used by no unit", block);
+        HETI_REFUSE(b->start[block + 1] <= b->start[block], "block %d is used by no unit", block);
         for (int64_t i = b->start[block]; i < b->start[block + 1]; i++)
-            if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
-                return heti_invalid(l->error, l->where, "block %d: unit %d, of %d units, or not ascending", block,
-                                    b->unit[i], l->plan->units);
+            HETI_REFUSE(b->unit[i] < 0 || b->unit[i] >= l->plan->units ||
+                        (i > b->start[block] && b->unit[i] <= b->unit[i - 1]),
+                        "block %d: unit %d, of %d units, or not ascending", block, b->unit[i], l->plan->units);
     }
     l->block_count = b->count;
     l->uses = b->count > 0 ? b->start[b->count] : 0;
-    return HET_OK;
-}
-
-static het_result heti_lists_check_shape(const heti_lists *l) {
-    const het_schedule *s = l->schedule;
-    if (!l->plan->state_share || !l->plan->slice_share)
-        return heti_invalid(l->error, l->where, "the plan's shares of ranks or slices are NULL");
-    for (int64_t p = 0; p < s->pipelines; p++) HETI_TRY(heti_plan_check_chain(l->plan, p, l->where, l->error));
     return HET_OK;
 }
 
@@ -7754,24 +7726,21 @@ static int64_t heti_play_begin(void *user, int64_t rank) {
     heti_lists *l = HETI_CAST(heti_lists *, user);
     const het_action *a;
     while ((a = heti_play_head(l, rank)) != NULL) {
+        const int meets = a->kind == (l->only != 0 ? l->only : HET_ACTION_COMMIT);
         if (a->kind <= HET_ACTION_W && l->only == 0) {
             const int64_t cost = heti_play_compute(l, rank, a);
             if (cost == 0 || l->to != NULL) return cost;
             heti_play_end(l, rank);
             continue;
         }
-        if (a->kind == (l->only != 0 ? l->only : HET_ACTION_COMMIT)) {
-            if (l->to != NULL) heti_complete_add(l, rank, *a);
+        if (a->kind >= HET_ACTION_REDUCE && l->updates > 1 && !meets && !heti_play_update(l, rank, a)) return 0;
+        if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B && l->only == 0 &&
+            !heti_play_transfer(l, rank, a)) return 0;
+        if (l->to != NULL) heti_complete_add(l, rank, *a);
+        if (meets) {
             heti_play_meet(l, rank, heti_lists_block(l, a));
             return 0;
         }
-        if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) {
-            if (!heti_play_update(l, rank, a)) return 0;
-            if (l->to != NULL) heti_complete_add(l, rank, *a);
-        }
-        if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B && l->only == 0 &&
-            !heti_play_transfer(l, rank, a)) return 0;
-        if (a->kind < HET_ACTION_SEND_F && l->only == 0 && l->to != NULL) heti_complete_add(l, rank, *a);
         l->rank[rank].at++;
     }
     return 0;
@@ -8223,8 +8192,9 @@ static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_
     l->where = where;
     l->error = error;
     HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
-    HETI_TRY(heti_lists_check_blocks(l));
-    HETI_TRY(heti_lists_check_shape(l));
+    HETI_TRY(heti_lists_check_blocks(l, where, error));
+    HETI_REFUSE(!plan->state_share || !plan->slice_share, "the plan's shares of ranks or slices are NULL");
+    for (int64_t i = 0; i < plan->pipelines; i++) HETI_TRY(heti_plan_check_chain(plan, i, where, error));
     l->updates = heti_updates(plan);
     HETI_TAKE_ALL(&l->arrays, &l->allocator, where, error, heti_lists_layout(l));
     HETI_TRY(heti_lists_check_actions(l));
@@ -8264,13 +8234,13 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
 static het_result heti_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                 int64_t whose, const het_allocator *allocator, het_schedule **schedule, size_t *bytes,
                                 het_error *error) {
-    static const char heti_where[] = "het_schedule_complete";
+    const char *where = "het_schedule_complete";
     heti_lists l;
     heti_arena all = HETI_ZEROS;
     het_result result;
     if (schedule != NULL) *schedule = NULL;
-    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
-    result = heti_lists_run(&l, plan, blocks, compute, allocator, whose, heti_where, error);
+    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, where, error));
+    result = heti_lists_run(&l, plan, blocks, compute, allocator, whose, where, error);
     heti_schedule_layout(&all, plan->ranks, plan->pipelines, l.actions, schedule);
     *bytes = all.used;
     heti_lists_end(&l);
@@ -8475,22 +8445,21 @@ static void heti_follow_layout(heti_followed *f) {
 HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule, int64_t first,
                                           int64_t count, int forwards, const het_allocator *allocator, het_needs *needs,
                                           het_error *error) {
-    static const char heti_where[] = "het_schedule_needs";
+    const char *where = "het_schedule_needs";
     het_allocator own;
     heti_followed f = HETI_ZEROS;
     het_result result = HET_OK;
     int64_t i;
-    HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
-    if (first < 0 || count < 0 || count > plan->ranks - first)
-        return heti_invalid(error, heti_where, "%d ranks from number %d on; the plan has %d", count, first,
-                            plan->ranks);
-    HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
+    HETI_TRY(heti_schedule_arguments(plan, schedule, needs, where, error));
+    HETI_REFUSE(first < 0 || count < 0 || count > plan->ranks - first, "%d ranks from number %d on; the plan has %d",
+                count, first, plan->ranks);
+    HETI_TRY(heti_choose_allocator(allocator, &own, where, error));
     f.plan = plan;
     f.schedule = schedule;
     for (i = 0; i < schedule->ranks; i++) f.longest = heti_max(f.longest, schedule->start[i + 1] - schedule->start[i]);
     for (i = 0; i < schedule->start[schedule->ranks]; i++)
         if (schedule->action[i].kind == HET_ACTION_GATHER) f.blocks = heti_max(f.blocks, schedule->action[i].stage + 1);
-    HETI_TAKE_ALL(&f.arena, &own, heti_where, error, heti_follow_layout(&f));
+    HETI_TAKE_ALL(&f.arena, &own, where, error, heti_follow_layout(&f));
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
