@@ -5732,43 +5732,50 @@ static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t wi
     box->column_end = all > 0 ? width / all * (before + t->plan[member].heads) : width;
 }
 
-/* What the members have of a tensor by rows, all its columns. */
-static void heti_row_boxes(const het_unit_call *c, int64_t width, het_box *box) {
-    for (int64_t m = 0; m < c->team->members; m++) {
-        const het_box own = { c->team->row[m], c->team->row[m + 1], 0, width };
-        box[m] = own;
-    }
+/* How a tensor lies in a team: a member has its own rows; its core has its group's, with the columns
+   of its heads, and of keys and values also the rows before that its queries see (with one group,
+   slices before this one have brought them); or all rows are there, with every member or with one. */
+typedef enum heti_lies {
+    HETI_IN_ROWS, HETI_IN_CORES, HETI_IN_KEYS, HETI_IN_ALL, HETI_IN_FIRST, HETI_IN_LAST
+} heti_lies;
+
+/* What a member has of a tensor `width` wide that lies so. */
+static het_box heti_team_box(const het_unit_call *c, heti_lies lies, int64_t member, int64_t width) {
+    const het_team *t = c->team;
+    const int core = lies == HETI_IN_CORES || lies == HETI_IN_KEYS;
+    int64_t first = lies == HETI_IN_ROWS ? member : 0, end = lies == HETI_IN_ROWS ? member + 1 : t->members;
+    if ((lies == HETI_IN_FIRST && member > 0) || (lies == HETI_IN_LAST && member + 1 < t->members)) end = 0;
+    if (core) heti_group_of(t, member, &first, &end);
+    het_box box = { t->row[first], t->row[end], 0, width };
+    if (core) heti_head_columns(c, member, width, &box);
+    if (lies == HETI_IN_KEYS && box.row_begin < box.row_end && t->plan[t->members - 1].group > 0)
+        box.row_begin = heti_first_key(c, box.row_begin);
+    return box;
 }
 
-/* What of it their cores have: the group's rows; of keys and values also those before that its
-   queries see. With one group, slices before this one have brought them. */
-static void heti_core_boxes(const het_unit_call *c, int64_t width, int keys, het_box *box) {
-    const het_team *t = c->team;
-    int64_t first, end;
-    for (int64_t m = 0; m < t->members; m++) {
-        heti_group_of(t, m, &first, &end);
-        heti_head_columns(c, m, width, &box[m]);
-        box[m].row_begin = t->row[first];
-        box[m].row_end = t->row[end];
-        if (keys && box[m].row_begin < box[m].row_end && t->plan[t->members - 1].group > 0)
-            box[m].row_begin = heti_first_key(c, box[m].row_begin);
+/* A tensor that lies in one way comes to lie in another. */
+static het_result heti_move_across(const het_unit_call *c, int64_t width, heti_lies had, float *from, heti_lies wanted,
+                                 float *to) {
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    for (int64_t m = 0; m < c->team->members; m++) {
+        have[m] = heti_team_box(c, had, m, width);
+        want[m] = heti_team_box(c, wanted, m, width);
     }
+    const het_box *gives = &have[c->team->member], *gets = &want[c->team->member];
+    return c->team->move(c, from, have, gives->column_end - gives->column_begin, to, want,
+                         gets->column_end - gets->column_begin);
 }
 
 /* Moves tensor `which` (HETI_CORE_...) of a node from rows to cores, or back. */
 static het_result heti_move_core(const het_unit_call *c, const het_node *n, int which, int to_core, float *rows) {
-    const het_value *k = &c->info->program->value[n->x[1]], *q = &c->info->program->value[n->x[0]];
     const int keys = which % HETI_CORE_GRADIENT == HETI_CORE_K || which % HETI_CORE_GRADIENT == HETI_CORE_V;
-    const int divided = n->core[0] >= 0;
-    const int64_t width = keys ? k->width : q->width;
-    het_box by_row[HETRAIN_MAX_TEAM], core[HETRAIN_MAX_TEAM];
-    const het_box *box = &core[c->team->member];
-    heti_row_boxes(c, width, by_row);
-    heti_core_boxes(c, width, keys && to_core, core);
-    float *own = divided ? c->tensor[n->core[which]] : rows - c->view->row_begin * width;
-    if (keys) own += box->row_begin * (box->column_end - box->column_begin);
-    return to_core ? c->team->move(c, rows, by_row, width, own, core, box->column_end - box->column_begin)
-                   : c->team->move(c, own, core, box->column_end - box->column_begin, rows, by_row, width);
+    const heti_lies lies = keys && to_core ? HETI_IN_KEYS : HETI_IN_CORES;
+    const int64_t width = c->info->program->value[n->x[keys]].width;
+    const het_box box = heti_team_box(c, lies, c->team->member, width);
+    float *own = n->core[0] >= 0 ? c->tensor[n->core[which]] : rows - c->view->row_begin * width;
+    if (keys) own += box.row_begin * (box.column_end - box.column_begin);
+    return to_core ? heti_move_across(c, width, HETI_IN_ROWS, rows, lies, own)
+                   : heti_move_across(c, width, lies, own, HETI_IN_ROWS, rows);
 }
 
 /* What group g + 1 has of dk and dv before its own rows goes to group g. */
@@ -5840,15 +5847,6 @@ static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_o
 
 /* ---- products of a team by columns ---- */
 
-/* All rows of a tensor of which each member has its own. */
-static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t width, float *all) {
-    const het_box whole = { c->team->view->row_begin, c->team->view->row_end, 0, width };
-    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    heti_row_boxes(c, width, have);
-    for (int64_t m = 0; m < c->team->members; m++) want[m] = whole;
-    return c->team->move(c, own, have, width, all, want, width);
-}
-
 /* Rows of block b of a chain, all columns; none: no such one. They are wholes of 16, at most 8. */
 static het_box heti_chain_block(const het_unit_call *c, int64_t b, int64_t blocks, int64_t width) {
     const int64_t first = c->team->view->row_begin, rows = heti_view_rows(c->team->view);
@@ -5911,17 +5909,14 @@ static het_result heti_run_chain(const het_unit_call *c, const het_node *n, cons
             HETI_TRY(t->move(c, chain + (have[t->member].row_begin - first) * width, have, width,
                              chain + (want[t->member].row_begin - first) * width, want, width));
         }
-    heti_row_boxes(c, width, want);
-    memset(have, 0, sizeof have);
-    have[t->members - 1] = heti_chain_block(c, 0, 1, width);
-    return t->move(c, chain, have, width, to, want, width);
+    return heti_move_across(c, width, HETI_IN_LAST, chain, HETI_IN_ROWS, to);
 }
 
 /* Of a linear node whose x the team has divided, its result's gradient of all rows, which the
    products for x and for weights read. */
 static het_result heti_gather_gradient(const het_unit_call *c, const het_node *n) {
-    return heti_gather_rows(c, heti_rows_of(c, n->y[0], HETI_GRADIENT), c->info->program->value[n->y[0]].own,
-                            c->tensor[n->core[0]]);
+    return heti_move_across(c, c->info->program->value[n->y[0]].own, HETI_IN_ROWS,
+                            heti_rows_of(c, n->y[0], HETI_GRADIENT), HETI_IN_ALL, c->tensor[n->core[0]]);
 }
 
 /* A linear node whose result the team has divided (spreads > 0), or whose x. */
@@ -5931,7 +5926,7 @@ static het_result heti_run_divided(const het_unit_call *c, const het_node *n, he
     if (op->kind == HET_OP_LINEAR_FORWARD && spreads < 0) return heti_run_chain(c, n, op, a->part[0].y);
     if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT && spreads > 0) return heti_run_chain(c, n, op, a->dx);
     if (op->kind == HET_OP_LINEAR_FORWARD)
-        HETI_TRY(heti_gather_rows(c, heti_rows_of(c, n->x[0], HETI_VALUE), a->in, all));
+        HETI_TRY(heti_move_across(c, a->in, HETI_IN_ROWS, heti_rows_of(c, n->x[0], HETI_VALUE), HETI_IN_ALL, all));
     if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT) HETI_TRY(heti_gather_gradient(c, n));
     if (spreads > 0) a->x = all;
     else a->part[0].dy = all;
@@ -6149,10 +6144,11 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     return het_program_backward_weight(&own);
 }
 
-static het_result heti_loss(const het_unit_call *c) {
+HETRAIN_API het_result het_program_backward_input(const het_unit_call *c) {
     const het_view *v = c->view;
     const int64_t *start = v->host_granule_start;
     int64_t next;
+    if (!c->info->is_loss) return heti_backward_nodes(c);
     if (c->logits)
         return heti_loss_rows(c, v->row_begin + c->logits_from, v->row_end, v->granule_begin, v->granule_begin + 1);
     for (int64_t g = v->granule_begin; g < v->granule_end; g = next) {
@@ -6164,10 +6160,6 @@ static het_result heti_loss(const het_unit_call *c) {
 
 HETRAIN_API het_result het_program_forward(const het_unit_call *call) {
     return call->info->is_loss ? HET_OK : heti_forward_nodes(call);
-}
-
-HETRAIN_API het_result het_program_backward_input(const het_unit_call *call) {
-    return call->info->is_loss ? heti_loss(call) : heti_backward_nodes(call);
 }
 
 /* ---- embed: tokens (and learned positions) to the residual stream ---- */
@@ -14296,25 +14288,17 @@ static het_result heti_call_hook(heti_rank *r, het_hook_info *info) {
 /* The rows of all members to the leader, who shows them, and back. */
 static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook_info *info) {
     const het_team *t = c->team;
-    het_box own[HETRAIN_MAX_TEAM], whole[HETRAIN_MAX_TEAM];
     float *mine[HETRAIN_MAX_STREAMS];
-    memset(whole, 0, sizeof whole);
     for (int64_t s = 0; s < info->streams; s++) {
-        heti_row_boxes(c, info->width[s], own);
-        whole[0] = own[0];
-        whole[0].row_end = own[t->members - 1].row_end;
         mine[s] = info->stream[s];
         info->stream[s] = r->part->whole_stream[s];
-        HETI_TRY(t->move(c, mine[s], own, info->width[s], info->stream[s], whole, info->width[s]));
+        HETI_TRY(heti_move_across(c, info->width[s], HETI_IN_ROWS, mine[s], HETI_IN_FIRST, info->stream[s]));
     }
     info->row = t->row[0];
     info->rows = t->row[t->members] - t->row[0];
     if (t->member == 0) HETI_TRY(heti_call_hook(r, info));
-    for (int64_t s = 0; s < info->streams; s++) {
-        heti_row_boxes(c, info->width[s], own);
-        whole[0].column_end = info->width[s];
-        HETI_TRY(t->move(c, info->stream[s], whole, info->width[s], mine[s], own, info->width[s]));
-    }
+    for (int64_t s = 0; s < info->streams; s++)
+        HETI_TRY(heti_move_across(c, info->width[s], HETI_IN_FIRST, info->stream[s], HETI_IN_ROWS, mine[s]));
     return HET_OK;
 }
 
