@@ -3280,8 +3280,6 @@ static double heti_log_parts(double x, double *low) {
     return sum;
 }
 
-static HETI_UNUSED double heti_exp(double x) { return heti_exp_parts(x, 0.0); }
-
 /* 0.500 units in the last place */
 static HETI_UNUSED double heti_log(double x) {
     double low;
@@ -4563,6 +4561,9 @@ static void heti_desc_agreed(const het_desc *d, heti_text *t) {
 
 static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
+enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
+enum { HETI_VALUE, HETI_GRADIENT };
+
 /* ---- building a program ---- */
 
 /* The first reason stays. */
@@ -4604,10 +4605,8 @@ static int heti_new_value(het_program *p, het_node *n, int64_t width) {
     v->width = width;
     v->node = n ? HETI_CAST(int32_t, n - p->node) : -1;
     v->in = v->out = v->factor = v->beside = -1;
-    for (int i = 0; i < 2; i++) {
-        v->home[i] = p->values;
-        v->tensor[i] = -1;
-    }
+    v->home[HETI_VALUE] = v->home[HETI_GRADIENT] = p->values;
+    v->tensor[HETI_VALUE] = v->tensor[HETI_GRADIENT] = -1;
     if (n) n->y[n->outputs++] = p->values;
     return p->values++;
 }
@@ -4821,9 +4820,6 @@ HETRAIN_API void het_node_loss(het_program *p, int x) {
 }
 
 /* ---- a node's op ---- */
-
-enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
-enum { HETI_VALUE, HETI_GRADIENT };
 
 /* Floats of memory from row to row of a stream that is so wide. */
 static int64_t heti_stream_floats(const het_unit_info *info, int64_t width) {
@@ -6300,16 +6296,13 @@ static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
 
 HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
                                        het_error *error) {
-    if (!model || !count || (!units && capacity != 0))
-        return heti_fail(error, HET_ERR_INVALID, "het_model_units: model, units and count must not be NULL");
-    if (model->layers < 1 || model->layers > INT32_MAX / 4)
-        return heti_fail(error, HET_ERR_INVALID,
-                         "het_model_units: layers is %d; complete the model with het_model_complete first",
-                         model->layers);
+    const char *where = "het_model_units";
+    HETI_REFUSE(!model || !count || (!units && capacity != 0), "model, units and count must not be NULL");
+    HETI_REFUSE(model->layers < 1 || model->layers > INT32_MAX / 4,
+                "layers is %d; complete the model with het_model_complete first", model->layers);
     const int64_t needed = heti_unit_count(model);
     if (units && capacity < needed)
-        return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity,
-                         needed);
+        return heti_fail(error, HET_ERR_LIMIT, "%s: room for %d units, the model has %d", where, capacity, needed);
     for (int64_t u = 0; u < needed && units; u++) units[u] = heti_model_unit(model, u);
     *count = needed;
     return HET_OK;
@@ -6768,20 +6761,15 @@ static het_result heti_plan_check_keepers(const het_plan *plan, const char *wher
     return HET_OK;
 }
 
-/* Behind a unit with a backward pass all have one, up to a cut; the last unit makes the loss. */
-static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, het_error *error) {
+HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
+    HETI_TRY(heti_plan_check_shape(plan, where, error));
+    for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
+    /* behind a unit with a backward pass all have one, up to a cut; the last unit makes the loss */
     for (int64_t u = 0; u < plan->units && plan->cut; u++)
         HETI_REFUSE(plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
                     (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE),
                     "unit %d cannot be cut in way %i: behind the last unit there is nothing, and behind a unit with a "
                     "backward pass only a cut ends it", u, plan->cut[u]);
-    return HET_OK;
-}
-
-HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
-    HETI_TRY(heti_plan_check_shape(plan, where, error));
-    for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
-    HETI_TRY(heti_plan_check_cuts(plan, where, error));
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
     HETI_TRY(heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error));
@@ -7442,33 +7430,30 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
 /* What an action may need. All but the last is on its own rank. */
 enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_WANTS_MESSAGE = 3 };
 
-/* F needs the slice before, B and I the slice after and their F. Both need what the neighbour stage
-   made, on its own rank, or RECV; and on another rank its SEND or, in lists without transfers, what
-   makes it. W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
+/* F needs the slice before, B and I the slice after. Both need what the neighbour stage made, on its
+   own rank, or RECV; and on another rank its SEND or, in lists without transfers, what makes it. B,
+   I, W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
 static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
+    static const int32_t heti_works_on[] = { /* by kind, F to RECV_B; -1: what comes from elsewhere */
+        -1, HET_ACTION_F, HET_ACTION_F, HET_ACTION_I, HET_ACTION_F, HET_ACTION_PUT, HET_ACTION_F, -1, HET_ACTION_I,
+        -1 };
     const int backward = heti_goes_back(a);
-    const int32_t by = backward ? 1 : -1;
+    const int32_t by = backward ? 1 : -1, makes = backward ? HET_ACTION_B : HET_ACTION_F;
     int same;
-    if (a->kind != HET_ACTION_F && !backward) {
-        if (sort != HETI_WANTS_FORWARD || a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) return 0;
-        *wanted = heti_lists_other(a, a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_PUT ? HET_ACTION_F
-                                   : a->kind == HET_ACTION_TAKE ? HET_ACTION_PUT : HET_ACTION_I, 0);
-        return 1;
-    }
-    if (sort == HETI_WANTS_SLICE) {
-        if (a->slice + by < 0 || a->slice + by >= l->plan->slices) return 0;
-        *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
-        wanted->slice += by;
-        return 1;
-    }
     if (sort == HETI_WANTS_FORWARD) {
-        if (backward) *wanted = heti_lists_other(a, HET_ACTION_F, 0);
-        return backward;
+        *wanted = heti_lists_other(a, heti_works_on[a->kind], 0);
+        return heti_works_on[a->kind] >= 0;
+    }
+    if (a->kind != HET_ACTION_F && !backward) return 0;
+    if (sort == HETI_WANTS_SLICE) {
+        *wanted = heti_lists_other(a, makes, 0);
+        wanted->slice += by;
+        return wanted->slice >= 0 && wanted->slice < l->plan->slices;
     }
     *rank = heti_neighbour(l->plan, a, 0);
     same = *rank == heti_rank_at(l->plan, a, 0);
     if (*rank < 0 || (same ? sort != HETI_WANTS_STAGE : sort == HETI_WANTS_STAGE && !l->transfers)) return 0;
-    if (same || !l->transfers) *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, by);
+    if (same || !l->transfers) *wanted = heti_lists_other(a, makes, by);
     else if (sort == HETI_WANTS_MESSAGE)
         *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, by);
     else *wanted = heti_lists_other(a, backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F, 0);
