@@ -7284,7 +7284,7 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
         return "there is no such block";
     if (a->kind >= HET_ACTION_REDUCE) return l->schedule->complete ? NULL : "the schedule's `complete` is 0";
     if (a->pipeline < 0 || a->pipeline >= l->schedule->pipelines) return "there is no such pipeline";
-    if (heti_rank_at(l->plan, a, 0) < 0 || a->stage < 0) return "there is no such stage";
+    if (heti_rank_at(l->plan, a, 0) < 0) return "there is no such stage";
     if (a->micro_batch < 0 || a->micro_batch >= l->schedule->micro_batches[a->pipeline])
         return "there is no such micro-batch";
     if (a->slice < 0 || a->slice >= l->plan->slices) return "there is no such slice";
@@ -7990,27 +7990,24 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, const het_a
 static het_result heti_updates_action(heti_lists *l, int64_t rank, const het_action *a) {
     heti_listed_block *block = heti_lists_block(l, a);
     heti_listed_update *update = heti_lists_update(l, a);
-    const int64_t next = a->kind == HET_ACTION_STEP ? block->stepped : block->gathered;
     if (a->kind == HET_ACTION_COMMIT) {
         block->happened = 1;
         return a + 1 == heti_list_of(l->schedule, rank + 1) ? HET_OK : heti_lists_fail(l, a, "must be the last action");
     }
     if (block->stamp != l->stamp) return heti_lists_fail(l, a, "the rank does not hold this block");
-    if (a->kind == HET_ACTION_REDUCE &&
-        (block->open != a->version || a - heti_list_of(l->schedule, rank) < update->behind))
-        return heti_lists_fail(l, a, "its gradients are not all there, or it has none");
-    if (a->kind == HET_ACTION_STEP && (a->version != next || !heti_lists_owns(l, rank, block)))
-        return heti_lists_fail(l, a, "comes twice, too early, or the rank owns nothing of this block");
-    if (a->kind == HET_ACTION_GATHER && (a->version < next || heti_keeps(l->plan, rank)))
-        return heti_lists_fail(l, a, "comes behind that of a later update, or to a keeper");
-    if (a->kind == HET_ACTION_GATHER && heti_lists_owns(l, rank, block) && block->stepped != a->version + 1)
-        return heti_lists_fail(l, a, "must come between its STEP and the next");
     if (a->kind == HET_ACTION_REDUCE) {
+        if (block->open != a->version || a - heti_list_of(l->schedule, rank) < update->behind)
+            return heti_lists_fail(l, a, "its gradients are not all there, or it has none");
         block->open = -1;
         block->reduced = a->version + 1;
     } else if (a->kind == HET_ACTION_STEP) {
-        block->stepped++;
+        if (a->version != block->stepped++ || !heti_lists_owns(l, rank, block))
+            return heti_lists_fail(l, a, "comes twice, too early, or the rank owns nothing of this block");
     } else {
+        if (a->version < block->gathered || heti_keeps(l->plan, rank))
+            return heti_lists_fail(l, a, "comes behind that of a later update, or to a keeper");
+        if (heti_lists_owns(l, rank, block) && block->stepped != a->version + 1)
+            return heti_lists_fail(l, a, "must come between its STEP and the next");
         block->gathered = a->version + 1;
         update->gathered = 1;
     }
@@ -8329,8 +8326,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind > HET_ACTION_TAKE && (a->kind != HET_ACTION_GATHER || a->stage >= 0)) continue;
-        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= f->plan->pipelines || a->stage < 0 ||
-            a->stage >= f->plan->first_stage[a->pipeline + 1] - f->plan->first_stage[a->pipeline] ||
+        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= f->plan->pipelines || heti_rank_at(f->plan, a, 0) < 0 ||
             a->micro_batch < 0 || a->micro_batch >= f->schedule->micro_batches[a->pipeline])
             return heti_fail(error, HET_ERR_INVALID, "het_schedule_needs: rank %d, action %d: no such pipeline, stage "
                              "or micro-batch", rank, HETI_CAST(int64_t, a - heti_list_of(f->schedule, rank)));
