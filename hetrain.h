@@ -4378,8 +4378,10 @@ static int heti_model_fits(const het_model_desc *m) {
     return all < 281474976710656.0 && all <= HETI_CAST(double, SIZE_MAX);
 }
 
-/* What ties settings to each other. Every one is in its own range. */
-static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
+/* A model whose defaults are filled in: every setting in its own range, then what ties them to each
+   other. */
+static het_result heti_model_check(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
+    HETI_TRY(heti_fields_check(m, heti_fields, HETI_FIELDS, 0, where, error));
     const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     HETI_REFUSE(m->heads % m->kv_heads, "heads %d is not a multiple of kv_heads %d", m->heads, m->kv_heads);
     HETI_REFUSE(!head_size_given && m->width % m->heads,
@@ -4401,12 +4403,6 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
     HETI_REFUSE(!heti_model_fits(m), "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or "
                 "more", m->layers, m->width, m->mlp_width, m->vocab, m->context);
     return HET_OK;
-}
-
-/* A model whose defaults are filled in. */
-static het_result heti_model_check(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
-    HETI_TRY(heti_fields_check(m, heti_fields, HETI_FIELDS, 0, where, error));
-    return heti_model_agree(m, head_size_given, where, error);
 }
 
 static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
@@ -5808,14 +5804,11 @@ static void heti_fill_core(const het_unit_call *c, const het_node *n, het_view *
 
 /* Forward q, k and v go to the core and o comes back; backward do goes, dq, dk and dv come. */
 static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_op *op) {
-    static const int heti_goes[2][2] = { { HETI_CORE_Q, HETI_CORE_O },
-                                          { HETI_CORE_GRADIENT + HETI_CORE_O, 2 * HETI_CORE_GRADIENT } },
-                     heti_comes[2][2] = { { HETI_CORE_O, HETI_CORE_GRADIENT },
-                                          { HETI_CORE_GRADIENT, HETI_CORE_GRADIENT + HETI_CORE_O } };
     het_attention_args *a = &op->u.attention;
     const het_team *t = c->team;
     const int64_t group = t->plan[t->member].group;
-    const int back = op->kind == HET_OP_ATTENTION_BACKWARD, divided = n->core[0] >= 0;
+    const int back = op->kind == HET_OP_ATTENTION_BACKWARD, divided = n->core[0] >= 0,
+              first = back ? HETI_CORE_GRADIENT : 0, o = first + HETI_CORE_O;
     float *rows[2 * HETI_CORE_GRADIENT];
     het_view view = *c->view;
     for (int i = 0; i < 2 * HETI_CORE_GRADIENT; i++)
@@ -5823,13 +5816,14 @@ static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_o
                                i < HETI_CORE_GRADIENT ? HETI_VALUE : HETI_GRADIENT);
     rows[HETI_CORE_GRADIENT + HETI_CORE_Q] = a->dq; /* or scratch */
     if (divided) heti_fill_core(c, n, &view, a);
-    for (int i = heti_goes[back][0]; i < heti_goes[back][1]; i++)
-        if (i == HETI_CORE_K || i == HETI_CORE_V ? !c->again : divided) HETI_TRY(heti_move_core(c, n, i, 1, rows[i]));
+    for (int i = first; i <= o; i++)
+        if ((i == o) == back && (i == HETI_CORE_K || i == HETI_CORE_V ? !c->again : divided))
+            HETI_TRY(heti_move_core(c, n, i, 1, rows[i]));
     if (back && group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
     HETI_TRY(heti_unit_run(c, op));
     if (back && group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
-    for (int i = heti_comes[back][0]; i < heti_comes[back][1] && divided; i++)
-        HETI_TRY(heti_move_core(c, n, i, 0, rows[i]));
+    for (int i = first; i <= o && divided; i++)
+        if ((i == o) != back) HETI_TRY(heti_move_core(c, n, i, 0, rows[i]));
     return HET_OK;
 }
 
@@ -7452,19 +7446,12 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
     return 1;
 }
 
-/* What an action needs from its own rank must have come before. */
-static het_result heti_lists_needs(const heti_lists *l, const het_action *a) {
+/* It comes once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed;
+   and what it needs from its own rank has come before. */
+static het_result heti_lists_check_order(const heti_lists *l, const het_action *a) {
+    const int32_t other = a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B;
     het_action wanted;
     int64_t whose;
-    for (int sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
-        if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
-            return heti_lists_fail_for(l, a, "must come after", wanted);
-    return HET_OK;
-}
-
-/* Once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
-static het_result heti_lists_once(const heti_lists *l, const het_action *a) {
-    const int32_t other = a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B;
     if (heti_lists_has(l, a, a->kind)) return heti_lists_fail(l, a, "comes twice");
     if (heti_makes_gradients(a) && heti_lists_has(l, a, other))
         return heti_lists_fail_for(l, a, "comes beside", heti_lists_other(a, other, 0));
@@ -7472,6 +7459,9 @@ static het_result heti_lists_once(const heti_lists *l, const het_action *a) {
         return heti_lists_fail_for(l, a, "must come after", heti_lists_other(a, HET_ACTION_TAKE, 0));
     if (a->kind == HET_ACTION_PUT && (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_W)))
         return heti_lists_fail(l, a, "its backward has used up what it puts");
+    for (int sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
+        if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
+            return heti_lists_fail_for(l, a, "must come after", wanted);
     return HET_OK;
 }
 
@@ -7485,10 +7475,7 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
     for (; list < end; list = next) {
         next = list + 1 + (list->overlap != 0);
         if (list->kind >= HET_ACTION_REDUCE) continue;
-        for (a = list; a < next; a++) {
-            HETI_TRY(heti_lists_once(l, a));
-            HETI_TRY(heti_lists_needs(l, a));
-        }
+        for (a = list; a < next; a++) HETI_TRY(heti_lists_check_order(l, a));
         for (a = list; a < next; a++) {
             const int64_t g = heti_stage_at(l->plan, a);
             const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
@@ -7630,12 +7617,14 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
     }
 }
 
-/* What an update of a block waits for, wherever its owners stand in their lists (heti_try_steps):
-   all its gradients, all readers of the version before, the update before. NULL: it is made;
-   otherwise the update whose REDUCEs or GATHERs, *kind, are missing. */
-static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t block, int64_t version, int32_t *kind) {
-    const heti_listed_update *u = &l->update[block * l->updates];
-    for (int64_t v = l->block[block].met; v <= version; l->block[block].met = v++) {
+/* What REDUCE, STEP or GATHER waits for, wherever the block's owners stand in their lists
+   (heti_try_steps): its update, REDUCE for the one that had its place. That needs all its gradients,
+   all readers of the version before, the update before. NULL: it is made; otherwise the update whose
+   REDUCEs or GATHERs, *kind, are missing. */
+static const heti_listed_update *heti_update_wants(const heti_lists *l, const het_action *a, int32_t *kind) {
+    const heti_listed_update *u = &l->update[a->stage * l->updates];
+    const int64_t version = a->version - (a->kind == HET_ACTION_REDUCE ? heti_window(l->plan) : 0);
+    for (int64_t v = l->block[a->stage].met; v <= version; l->block[a->stage].met = v++) {
         *kind = HET_ACTION_REDUCE;
         if (u[v].came[*kind] < u[v].lists[*kind]) return &u[v];
         *kind = HET_ACTION_GATHER;
@@ -7644,16 +7633,11 @@ static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t 
     return NULL;
 }
 
-/* The update that REDUCE, STEP or GATHER waits for: REDUCE for the one that had its place. */
-static int64_t heti_play_awaited(const heti_lists *l, const het_action *a) {
-    return a->version - (a->kind == HET_ACTION_REDUCE ? heti_window(l->plan) : 0);
-}
-
 /* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait. */
 static int heti_play_update(heti_lists *l, int64_t rank, const het_action *a) {
     int32_t kind;
     heti_listed_update *u = heti_lists_update(l, a);
-    if (heti_update_wants(l, a->stage, heti_play_awaited(l, a), &kind) != NULL) return 0;
+    if (heti_update_wants(l, a, &kind) != NULL) return 0;
     const int last = ++u->came[a->kind] == u->lists[a->kind]; /* what others wait for */
     for (int64_t r = 0; r < l->plan->ranks && last; r++) if (r != rank) heti_player_wake(&l->player, r);
     return 1;
@@ -7722,7 +7706,7 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     *whose = -1;
     if (a->kind == HET_ACTION_COMMIT) return wanted;
     if (a->kind >= HET_ACTION_REDUCE) {
-        const heti_listed_update *u = heti_update_wants(l, a->stage, heti_play_awaited(l, a), &wanted.kind);
+        const heti_listed_update *u = heti_update_wants(l, a, &wanted.kind);
         if (u != NULL) wanted.version = HETI_CAST(int32_t, (u - l->update) % l->updates);
         return wanted;
     }
