@@ -3056,9 +3056,11 @@ extern int clock_gettime(int clock, struct timespec *time);
 extern int pthread_condattr_setclock(pthread_condattr_t *how, int clock);
 #define HETI_CLOCK_MONOTONIC 1
 #define HETI_CLOCK_THREAD 3
+typedef int heti_clock;
 #else
 #define HETI_CLOCK_MONOTONIC CLOCK_MONOTONIC
 #define HETI_CLOCK_THREAD CLOCK_THREAD_CPUTIME_ID
+typedef clockid_t heti_clock;
 #endif
 #ifdef __APPLE__ /* signals have no other */
 #define HETI_CLOCK_SIGNAL CLOCK_REALTIME
@@ -3068,20 +3070,15 @@ extern int pthread_condattr_setclock(pthread_condattr_t *how, int clock);
 #define HETI_BY_CLOCK(how) ((void)pthread_condattr_setclock((how), HETI_CLOCK_MONOTONIC))
 #endif
 
-static double heti_seconds(const struct timespec *t) {
-    return fma(1e-9, HETI_CAST(double, t->tv_nsec), HETI_CAST(double, t->tv_sec));
+static double heti_seconds(heti_clock clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? fma(1e-9, HETI_CAST(double, t.tv_nsec), HETI_CAST(double, t.tv_sec)) : 0.0;
 }
 
-static double heti_now(void) {
-    struct timespec t;
-    return clock_gettime(HETI_CLOCK_MONOTONIC, &t) == 0 ? heti_seconds(&t) : 0.0;
-}
+static double heti_now(void) { return heti_seconds(HETI_CLOCK_MONOTONIC); }
 
 /* Processor time of the calling thread. */
-static double heti_thread_time(void) {
-    struct timespec t;
-    return clock_gettime(HETI_CLOCK_THREAD, &t) == 0 ? heti_seconds(&t) : 0.0;
-}
+static double heti_thread_time(void) { return heti_seconds(HETI_CLOCK_THREAD); }
 
 /* Waits for a signal, at most `seconds`, by a clock that nobody sets back; `lock` is held. */
 static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, double seconds) {
@@ -7998,8 +7995,17 @@ static het_result heti_updates_action(heti_lists *l, int64_t rank, const het_act
     return HET_OK;
 }
 
-/* Everything was reduced, and every holder has the newest version. */
-static het_result heti_updates_end(heti_lists *l, int64_t rank) {
+/* A rank's list; at its end everything was reduced, and every holder has the newest version. */
+static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
+    if (heti_team_size(l->plan, rank) > 1)
+        return heti_fail(l->error, HET_ERR_UNSUPPORTED, "%s: rank %d leads a team; only ranks that are alone update "
+                                                        "weights several times a step", l->where, rank);
+    heti_updates_start(l, rank);
+    for (const het_action *a = heti_list_of(l->schedule, rank); a < heti_list_of(l->schedule, rank + 1); a++) {
+        if (a->kind == HET_ACTION_F) HETI_TRY(heti_updates_forward(l, a));
+        if (heti_makes_gradients(a)) HETI_TRY(heti_updates_backward(l, rank, a));
+        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_updates_action(l, rank, a));
+    }
     if (!l->block[l->block_count].happened)
         return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     for (int64_t i = 0; i < l->held_count; i++) {
@@ -8013,19 +8019,6 @@ static het_result heti_updates_end(heti_lists *l, int64_t rank) {
             return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_GATHER, b, updates - 1));
     }
     return HET_OK;
-}
-
-static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
-    if (heti_team_size(l->plan, rank) > 1)
-        return heti_fail(l->error, HET_ERR_UNSUPPORTED, "%s: rank %d leads a team; only ranks that are alone update "
-                                                        "weights several times a step", l->where, rank);
-    heti_updates_start(l, rank);
-    for (const het_action *a = heti_list_of(l->schedule, rank); a < heti_list_of(l->schedule, rank + 1); a++) {
-        if (a->kind == HET_ACTION_F) HETI_TRY(heti_updates_forward(l, a));
-        if (heti_makes_gradients(a)) HETI_TRY(heti_updates_backward(l, rank, a));
-        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_updates_action(l, rank, a));
-    }
-    return heti_updates_end(l, rank);
 }
 
 /* Where lists are completed REDUCE comes right behind the last gradient of its update. Before it,
