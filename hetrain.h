@@ -4623,10 +4623,6 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
     return HETI_CAST(int, info->parameters++);
 }
 
-static int heti_new_vector(het_program *p, const char *name, const char *end, int64_t count, het_init init) {
-    return heti_new_parameter(p, name, end, count, 1, init, 0.0);
-}
-
 HETRAIN_API het_program *het_program_begin(const het_unit *unit, het_unit_info *info) {
     het_program *p = info->program;
     memset(p, 0, sizeof *p);
@@ -4660,9 +4656,9 @@ HETRAIN_API int het_node_embedding(het_program *p, const char *table, const char
 
 HETRAIN_API int het_node_norm(het_program *p, int x, const char *name) {
     het_node *n = heti_new_node(p, HET_NODE_NORM, 1, x, -1, -1);
-    n->weight[0] = heti_new_vector(p, name, ".weight", heti_width(p, x), HET_INIT_ONE);
+    n->weight[0] = heti_new_parameter(p, name, ".weight", heti_width(p, x), 1, HET_INIT_ONE, 0.0);
     if (p->unit->model->norm == HET_LAYERNORM)
-        n->bias[0] = heti_new_vector(p, name, ".bias", heti_width(p, x), HET_INIT_ZERO);
+        n->bias[0] = heti_new_parameter(p, name, ".bias", heti_width(p, x), 1, HET_INIT_ZERO, 0.0);
     return heti_new_value(p, n, heti_width(p, x));
 }
 
@@ -4670,7 +4666,7 @@ HETRAIN_API int het_node_head_norm(het_program *p, int x, const char *name) {
     const int64_t head_size = p->unit->model->head_size;
     het_node *n = heti_new_node(p, HET_NODE_HEAD_NORM, 1, x, -1, -1);
     heti_require(p, heti_width(p, x) % head_size == 0, "heads that are normed are not whole");
-    n->weight[0] = heti_new_vector(p, name, ".weight", head_size, HET_INIT_ONE);
+    n->weight[0] = heti_new_parameter(p, name, ".weight", head_size, 1, HET_INIT_ONE, 0.0);
     return heti_new_value(p, n, heti_width(p, x));
 }
 
@@ -4720,7 +4716,7 @@ HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_ma
                                          HETI_CAST(double, m->init_std));
         if (w >= 0) p->info->parameter[w].product = 2;
         if (w >= 0) n->weight[i] = w;
-        if (w >= 0 && m->bias) n->bias[i] = heti_new_vector(p, m->name, ".bias", m->out, HET_INIT_ZERO);
+        if (w >= 0 && m->bias) n->bias[i] = heti_new_parameter(p, m->name, ".bias", m->out, 1, HET_INIT_ZERO, 0.0);
         for (int f = w; w >= 0 && f < p->info->parameters; f++) p->info->parameter[f].rounded = 1;
         y[i] = heti_new_value(p, n, m->out);
         /* factors not counted */
@@ -6248,19 +6244,17 @@ static het_result heti_local_head_describe(const het_unit *unit, het_unit_info *
 
 /* ---- the chain ---- */
 
-#define HETI_PROGRAM(name, describe) { HETRAIN_UNIT_VERSION, name, describe, het_program_forward, \
-                                       het_program_backward_input, het_program_backward_weight }
-static const het_unit_iface heti_unit_embed = HETI_PROGRAM("embed", heti_embed_describe);
-static const het_unit_iface heti_unit_attention = HETI_PROGRAM("attention", heti_attention_describe);
-static const het_unit_iface heti_unit_mlp = HETI_PROGRAM("mlp", heti_mlp_describe);
-static const het_unit_iface heti_unit_head = HETI_PROGRAM("head", heti_head_describe);
-static const het_unit_iface heti_unit_local_head = HETI_PROGRAM("local_head", heti_local_head_describe);
-
-HETRAIN_API const het_unit_iface *het_unit_embed(void) { return &heti_unit_embed; }
-HETRAIN_API const het_unit_iface *het_unit_attention(void) { return &heti_unit_attention; }
-HETRAIN_API const het_unit_iface *het_unit_mlp(void) { return &heti_unit_mlp; }
-HETRAIN_API const het_unit_iface *het_unit_head(void) { return &heti_unit_head; }
-HETRAIN_API const het_unit_iface *het_unit_local_head(void) { return &heti_unit_local_head; }
+/* het_unit_embed() and so on. */
+#define HETI_UNIT(name) \
+    static const het_unit_iface heti_unit_##name = { \
+        HETRAIN_UNIT_VERSION, #name, heti_##name##_describe, het_program_forward, het_program_backward_input, \
+        het_program_backward_weight }; \
+    HETRAIN_API const het_unit_iface *het_unit_##name(void) { return &heti_unit_##name; }
+HETI_UNIT(embed)
+HETI_UNIT(attention)
+HETI_UNIT(mlp)
+HETI_UNIT(head)
+HETI_UNIT(local_head)
 
 static int64_t heti_unit_count(const het_model_desc *m) { return 2 * m->layers + 2 + heti_local_heads(m); }
 
@@ -6884,8 +6878,6 @@ enum { HETI_PLAY_F = 0, HETI_PLAY_I = 1, HETI_PLAY_W = 2 };
 typedef struct heti_rule_play {
     het_play play;
     const het_rule *rule;
-    const char *where;
-    het_error *error;
     heti_player player;
     het_schedule *lists;                /* with room for 3 actions an item */
     int64_t *end;                       /* [ranks] a rank's list so far, in it */
@@ -7000,13 +6992,14 @@ static void heti_rule_stages(heti_rule_play *m) {
     }
 }
 
-static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator) {
+static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, const char *where,
+                                  het_error *error) {
     const het_plan *plan = m->play.plan;
     het_schedule *lists = m->lists;
     int64_t at = 0;
-    HETI_TAKE_ALL(&m->arena, allocator, m->where, m->error, heti_rule_layout(m));
+    HETI_TAKE_ALL(&m->arena, allocator, where, error, heti_rule_layout(m));
     heti_rule_stages(m);
-    if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, m->error));
+    if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, error));
     heti_player_run(&m->player, plan->ranks, heti_rule_begin, heti_rule_end, m, 1);
     HETI_COPY(lists->micro_batches, m->play.counts, plan->pipelines);
     for (int64_t r = 0; r < plan->ranks; r++) { /* next to each other */
@@ -7021,29 +7014,28 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
 
 HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *counts, const het_rule *rule,
                                          const het_allocator *allocator, het_schedule **schedule, het_error *error) {
+    const char *where = "het_schedule_play";
     het_allocator chosen;
     heti_rule_play m = HETI_ZEROS;
     het_result result;
     int64_t items = 0;
     if (schedule != NULL) *schedule = NULL;
-    if (plan == NULL || counts == NULL || rule == NULL || rule->choose == NULL || schedule == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_play: plan, counts, rule and schedule must not be NULL");
+    HETI_REFUSE(plan == NULL || counts == NULL || rule == NULL || rule->choose == NULL || schedule == NULL,
+                "plan, counts, rule and schedule must not be NULL");
+    if (rule->where != NULL) where = rule->where;
     m.play.plan = plan;
     m.play.counts = counts;
     m.rule = rule;
-    m.where = rule->where != NULL ? rule->where : "het_schedule_play";
-    m.error = error;
-    HETI_TRY(heti_choose_allocator(allocator, &chosen, m.where, error));
-    HETI_TRY(heti_plan_check_shape(plan, m.where, error));
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
+    HETI_TRY(heti_plan_check_shape(plan, where, error));
     for (int64_t p = 0; p < plan->pipelines; p++) {
-        if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
-            return heti_invalid(error, m.where, "pipeline %d gets %d micro-batches of %d slices; at least 0, together "
-                                "below 2^31", p, counts[p], plan->slices);
+        HETI_REFUSE(counts[p] < 0 || counts[p] > INT32_MAX / plan->slices, "pipeline %d gets %d micro-batches of %d "
+                    "slices; at least 0, together below 2^31", p, counts[p], plan->slices);
         items += counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
     }
-    HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, 3 * items, &chosen, m.where, schedule, error));
+    HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, 3 * items, &chosen, where, schedule, error));
     m.lists = *schedule;
-    result = heti_rule_lists(&m, &chosen);
+    result = heti_rule_lists(&m, &chosen, where, error);
     heti_arena_end(&m.arena, &chosen);
     if (result == HET_OK) result = het_schedule_store(plan, schedule, error);
     if (result == HET_OK) return HET_OK;
