@@ -2562,7 +2562,8 @@ HETI_UNUSED static het_result heti_invalid(het_error *error, const char *where, 
     return het_error_put(error, HET_ERR_INVALID, whole);
 }
 
-/* Returns that, where `wrong`, from a check with `error` and `where`: HETI_REFUSE(wrong, format, ...). */
+/* Returns that, where `wrong`, from a check with `error` and `where`: HETI_REFUSE(wrong, format,
+   ...). */
 #define HETI_REFUSE(wrong, ...) do { if (wrong) return heti_invalid(error, where, __VA_ARGS__); } while (0)
 
 /* =================================================================================================
@@ -5709,9 +5710,9 @@ static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t wi
     box->column_end = all > 0 ? width / all * (before + t->plan[member].heads) : width;
 }
 
-/* How a tensor lies in a team: a member has its own rows; its core has its group's, with the columns
-   of its heads, and of keys and values also the rows before that its queries see (with one group,
-   slices before this one have brought them); or all rows are there, with every member or with one. */
+/* How a tensor lies in a team: a member has its own rows; its core has its group's, with the
+   columns of its heads, and of keys and values also the rows before that its queries see (with one
+   group, slices before this one have brought them); or every member, or one, has all rows. */
 typedef enum heti_lies {
     HETI_IN_ROWS, HETI_IN_CORES, HETI_IN_KEYS, HETI_IN_ALL, HETI_IN_FIRST, HETI_IN_LAST
 } heti_lies;
@@ -6592,9 +6593,6 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 /* ---- what makes a plan valid ---- */
 
 #define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
-#define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
-#define HETI_PLANS_MOST 1e30
-
 #define HETI_MOST_UPDATES INT64_C(65536)
 
 /* The most that a stage has; where none has more than 1 a step is synchronous. */
@@ -6668,14 +6666,14 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
     return HET_OK;
 }
 
-/* Shares are in [1e-30, 1e30], some of them may be 0 where `zeros`. */
+/* Shares are in [1e-30, 1e30], so that sums and quotients stay finite, or some 0 where `zeros`. */
 static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what,
                                          const char *where, het_error *error) {
     int64_t used = 0;
     HETI_REFUSE(share == NULL, "the plan's shares of %s are NULL", what);
     for (int64_t i = 0; i < count; i++) {
         const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
-        HETI_REFUSE(!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST),
+        HETI_REFUSE(!is_zero && !(share[i] >= 1e-30 && share[i] <= 1e30),
                     "of the shares of %s, number %d is %g, not %sfrom 1e-30 to 1e30", what, i, share[i],
                     zeros ? "0 or " : "");
         used += !is_zero;
@@ -7405,9 +7403,9 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
 /* What an action may need. All but the last is on its own rank. */
 enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_WANTS_MESSAGE = 3 };
 
-/* F needs the slice before, B and I the slice after. Both need what the neighbour stage made, on its
-   own rank, or RECV; and on another rank its SEND or, in lists without transfers, what makes it. B,
-   I, W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
+/* F needs the slice before, B and I the slice after. Both need what the neighbour stage made, on
+   its own rank, or RECV; and on another rank its SEND or, in lists without transfers, what makes
+   it. B, I, W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
 static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
     static const int32_t heti_works_on[] = { /* by kind, F to RECV_B; -1: what comes from elsewhere */
         -1, HET_ACTION_F, HET_ACTION_F, HET_ACTION_I, HET_ACTION_F, HET_ACTION_PUT, HET_ACTION_F, -1, HET_ACTION_I,
@@ -7435,8 +7433,8 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
     return 1;
 }
 
-/* It comes once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed;
-   and what it needs from its own rank has come before. */
+/* It comes once only, not B beside I or W; B, I and W of what is on the device, PUT of what is
+   needed; and what it needs from its own rank has come before. */
 static het_result heti_lists_check_order(const heti_lists *l, const het_action *a) {
     const int32_t other = a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B;
     het_action wanted;
@@ -7607,9 +7605,9 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
 }
 
 /* What REDUCE, STEP or GATHER waits for, wherever the block's owners stand in their lists
-   (heti_try_steps): its update, REDUCE for the one that had its place. That needs all its gradients,
-   all readers of the version before, the update before. NULL: it is made; otherwise the update whose
-   REDUCEs or GATHERs, *kind, are missing. */
+   (heti_try_steps): its update, REDUCE for the one that had its place. That needs all its
+   gradients, all readers of the version before, the update before. NULL: it is made; otherwise the
+   update whose REDUCEs or GATHERs, *kind, are missing. */
 static const heti_listed_update *heti_update_wants(const heti_lists *l, const het_action *a, int32_t *kind) {
     const heti_listed_update *u = &l->update[a->stage * l->updates];
     const int64_t version = a->version - (a->kind == HET_ACTION_REDUCE ? heti_window(l->plan) : 0);
