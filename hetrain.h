@@ -4171,6 +4171,7 @@ typedef struct heti_field {
 #define HETI_REAL(field, least, most, zero, ...) HETI_MODEL(HETI_FLOAT, field, least, most, zero, __VA_ARGS__)
 #define HETI_WORD(kind, field, ...) HETI_MODEL(kind, field, 0, 0, 0, __VA_ARGS__)
 #define HETI_ALL(value) value, value, value, value, value
+#define HETI_NEAREST(value) HETI_CAST(double, value##f) /* whatever way the caller rounds */
 static const heti_field heti_fields[] = {
     HETI_MODEL(HETI_INTEGER, layers, 1, 65536, 0, HETI_ALL(4)), HETI_SIZE(width, HETI_ALL(128)),
     HETI_SIZE(heads, 0), HETI_SIZE(kv_heads, 0), HETI_SIZE(head_size, 0), HETI_SIZE(mlp_width, 0),
@@ -4184,11 +4185,12 @@ static const heti_field heti_fields[] = {
     HETI_WORD(HETI_CHOICE, qk_norm, HET_NO, HET_NO, HET_NO, HET_YES, HET_NO),
     HETI_WORD(HETI_CHOICE, parallel, HET_NO, HET_NO, HET_NO, HET_NO, HET_YES),
     HETI_WORD(HETI_CHOICE, causal, HETI_ALL(HET_YES)), HETI_MODEL(HETI_INTEGER, window, 0, HETI_LARGEST, 1, 0),
-    HETI_REAL(norm_epsilon, 1e-30, 1, 0, 1e-5, 1e-5, 1e-6, 1e-6, 1e-5),
+    HETI_REAL(norm_epsilon, 1e-30, 1, 0, HETI_NEAREST(1e-5), HETI_NEAREST(1e-5), HETI_NEAREST(1e-6),
+              HETI_NEAREST(1e-6), HETI_NEAREST(1e-5)),
     HETI_REAL(rotary_theta, 1, 1e30, 0, 1e4, 1e4, 1e6, 1e6, 1e4),
     HETI_REAL(rotary_fraction, 1e-6, 1, 0, 1, 1, 1, 1, 0.25), HETI_REAL(rotary_factor, 1, 1e9, 1, 0),
     HETI_REAL(rotary_low, 1e-6, 1e9, 0, HETI_ALL(1)), HETI_REAL(rotary_high, 1e-6, 1e9, 0, HETI_ALL(4)),
-    HETI_SIZE(rotary_original, HETI_ALL(8192)), HETI_REAL(init_std, 1e-30, 1e6, 0, HETI_ALL(0.02)),
+    HETI_SIZE(rotary_original, HETI_ALL(8192)), HETI_REAL(init_std, 1e-30, 1e6, 0, HETI_ALL(HETI_NEAREST(0.02))),
     HETI_REAL(dropout, 0, 0.999, 1, 0), HETI_MODEL(HETI_INTEGER, lora_rank, 0, 65536, 1, 0),
     HETI_REAL(lora_alpha, 1e-6, 1e9, 1, 0), HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1, 0),
     HETI_MODEL(HETI_INTEGER, local_loss, 0, 65536, 1, 0)
@@ -4198,6 +4200,7 @@ static const heti_field heti_fields[] = {
 #undef HETI_REAL
 #undef HETI_WORD
 #undef HETI_ALL
+#undef HETI_NEAREST
 #define HETI_FIELDS HETI_COUNT(heti_fields)
 
 /* Words of the enumerations; the first word of a value is the one written. */
