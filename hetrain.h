@@ -1702,9 +1702,10 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    before; what the queue is given later does not wait for it: `test` tells. Nothing blocks but
    `leave`. All members give the reductions and gathers of a group in the same order; between groups
    there is no order: a rank may have ops of several under way, each group's on a queue of its own,
-   and none may need another one's to end first. Calls on one member (het_communicator) never overlap, whichever
-   thread they come from; different members of a process are used by different threads at once.
-   Scalars of the verdict and what is sharded (het_shard) or a keeper's pass through the host. */
+   and none may need another one's to end first. Calls on one member (het_communicator) never
+   overlap, whichever thread they come from; different members of a process are used by different
+   threads at once. Scalars of the verdict and what is sharded (het_shard) or a keeper's pass
+   through the host. */
 
 typedef struct het_communicator het_communicator; /* one member's end of a group: the provider's own */
 typedef enum het_communicator_element {
