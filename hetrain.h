@@ -1744,10 +1744,10 @@ typedef struct het_communicator_iface {
                                  const int64_t *start, het_communicator_element element);
     het_result (*all_gather)(void *self, het_communicator *group, het_queue *queue, void *data, const int64_t *start,
                              het_communicator_element element);
-    /* Pieces to and from other members. What a member has for another meets what that one takes from
-       it, in the order in which the two give them; an op has run when all of its pieces have. out,
-       in: [members], read before the call returns; 0 bytes: nothing. What leaves is only read, and
-       no piece overlaps one that comes */
+    /* Pieces to and from other members. What a member has for another meets what that one takes
+       from it, in the order in which the two give them; an op has run when all of its pieces have.
+       out, in: [members], read before the call returns; 0 bytes: nothing. What leaves is only read,
+       and no piece overlaps one that comes */
     het_result (*exchange)(void *self, het_communicator *group, het_queue *queue, const het_communicator_piece *out,
                            const het_communicator_piece *in);
     /* how many of the ops given since `join` have run: work given to the device from then on, on
@@ -3939,8 +3939,10 @@ static void heti_host_free(void *self, void *pointer, size_t size) {
 }
 
 static void heti_host_copy(const het_copy_args *a) {
+    char *to = HETI_CAST(char *, a->to);
+    const char *from = HETI_CAST(const char *, a->from);
     for (size_t i = 0; a->size > 0 && (i == 0 || i < a->rows); i++)
-        memmove(HETI_CAST(char *, a->to) + i * a->to_step, HETI_CAST(const char *, a->from) + i * a->from_step, a->size);
+        memmove(to + i * a->to_step, from + i * a->from_step, a->size);
 }
 
 static int heti_is_finite(double x) { return x - x == 0.0; }
@@ -8514,8 +8516,8 @@ typedef struct heti_slot {
     int64_t moving;                          /* number of that copy, until it has been waited for; 0: none */
 } heti_slot;
 
-/* Ranks whose devices reach each other: the holders of a cluster, the members of a team, or those of
-   a lane, on which one of two neighbouring stages sends to the other. */
+/* Ranks whose devices reach each other: the holders of a cluster, the members of a team, or those
+   of a lane, on which one of two neighbouring stages sends to the other. */
 typedef enum heti_group_kind { HETI_GROUP_CLUSTER, HETI_GROUP_LANE, HETI_GROUP_TEAM, HETI_GROUPS } heti_group_kind;
 typedef struct heti_communicator {
     heti_group_kind kind;
@@ -9768,15 +9770,15 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
                    order with the ops of the device, leaving.
 
    Ranks whose devices are at different places can be members of one group (>>communicator_api).
-   Three uses: the holders of a block that reach each other are a cluster, inside of which ops reduce
-   and gather (>>moves); the members of a team exchange pieces of tensors (heti_team_move), where all
-   reach each other; and so neighbouring stages, all of whose ranks do, have a lane each way: the
-   order of their messages, which het_schedule_check has proved, is the order of the lane's ops, and
-   nothing else is ordered. Groups are joined one after the other, in the order in which all
+   Three uses: the holders of a block that reach each other are a cluster, inside of which ops
+   reduce and gather (>>moves); the members of a team exchange pieces of tensors (heti_team_move),
+   where all reach each other; and neighbouring stages, all of whose ranks do, have a lane each way:
+   the order of their messages, which het_schedule_check has proved, is the order of the lane's ops,
+   and nothing else is ordered. Groups are joined one after the other, in the order in which all
    processes know them. An op waits for what it works on by an event of the device; that it has run
    is polled where the rank looks after its messages (heti_wait), so that the host waits under its
-   deadlines and hears of other ranks' failures, and the device's own queue never stands behind an op
-   that may not come. Scalars of the verdict, what is sharded and whatever is done outside a step
+   deadlines and hears of other ranks' failures, and the device's own queue never stands behind an
+   op that may not come. Scalars of the verdict, what is sharded and whatever is done outside a step
    pass through the host, as does all between ranks that are in no group together.
    ============================================================================================== */
 
@@ -11077,8 +11079,9 @@ static void heti_find_groups(het_ctx *ctx, heti_building *with) {
         }
     }
     for (int64_t s = 0; s + 1 < plan->stages; s++) {
-        const int64_t leader[2] = { plan->stage[s].rank, plan->stage[s + 1].rank };
-        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || !heti_on_lane(ctx, leader[0], leader[1])) continue;
+        const het_stage *stage = &plan->stage[s];
+        const int64_t leader[2] = { stage->rank, stage[1].rank };
+        if (stage->pipeline != stage[1].pipeline || !heti_on_lane(ctx, leader[0], leader[1])) continue;
         for (int back = 0; back <= trains; back++, with->table += count) {
             count = heti_lane_members(plan, leader[back], leader[1 - back], with->table);
             (void)heti_find_group(ctx, HETI_GROUP_LANE, with->table, count);
@@ -11171,7 +11174,8 @@ static void heti_layout_share(het_ctx *ctx, heti_building *with) {
     for (int64_t s = 0; s < plan->stages && places > 1; s++) tables += 4 * heti_team_size(plan, plan->stage[s].rank);
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
     with->table = HETI_TAKE(&share->arena, int64_t, tables);
-    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? different / 2 + 2 * plan->stages + plan->members / 2 : 0);
+    share->group = HETI_TAKE(&share->arena, heti_communicator,
+                             places > 1 ? different / 2 + 2 * plan->stages + plan->members / 2 : 0);
     for (int i = 0; i < 2; i++) with->owed[i] = HETI_TAKE(&share->arena, double, plan->ranks);
     with->set = HETI_TAKE(&share->arena, int64_t, share->near ? plan->ranks : 0);
     with->holds = HETI_TAKE(&share->arena, uint8_t, plan->ranks);
@@ -14768,7 +14772,7 @@ typedef struct heti_piece {
     char *data;                  /* what is sent, or where it comes */
 } heti_piece;
 
-/* The rank's end of the group of its team; NULL: the team is none, and all passes through the host. */
+/* The rank's end of the group of its team; NULL: it is none, and all passes through the host. */
 static heti_endpoint *heti_team_end(const heti_rank *r) {
     heti_endpoint *end = r->part->end;
     if (r->part->ends_of[HETI_GROUP_TEAM] == 0) return NULL;
@@ -14793,8 +14797,8 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
     return p;
 }
 
-/* The rows of a piece, `step` bytes from one to the next there and here: inside the device one copy,
-   to and from the host one a row. */
+/* The rows of a piece, `step` bytes from one to the next there and here: inside the device one
+   copy, to and from the host one a row. */
 static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, het_op_kind kind, char *to, size_t to_step,
                                   const char *from, size_t from_step) {
     const int whole = p->row == to_step && p->row == from_step;

@@ -653,8 +653,8 @@ static void fake_leave(void *self, het_communicator *group)
 static const char *fake_last_error(void *self, het_communicator *group) { (void)self, (void)group; return "planted"; }
 
 static const het_communicator_iface fake_iface = {
-    HETRAIN_COMMUNICATOR_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_exchange,
-    fake_test, fake_abort, fake_leave, fake_last_error
+    HETRAIN_COMMUNICATOR_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather,
+    fake_exchange, fake_test, fake_abort, fake_leave, fake_last_error
 };
 
 #endif
