@@ -757,17 +757,17 @@ static const char *heti_f_tensor_bytes(const het_safetensor *t, uint64_t *bytes)
 typedef struct heti_f_header {
     const het_reader *from;
     het_error *error;
-    char *text;                       /* [size] */
+    char *text;                       /* [size] the file up to its data; the JSON begins at byte 8 */
     size_t size;
 } heti_f_header;
 
-/* file: byte n: "tensor": what. `at` counts from the start of the JSON; t NULL: no tensor. */
+/* file: byte n: "tensor": what. t NULL: no tensor. */
 static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const het_safetensor *t, const char *format,
                                     ...) {
     heti_t_text text;
     va_list arguments;
     if (h->error == NULL) return HET_ERR_FORMAT;
-    (void)HETI_F_WRONG(h->error, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
+    (void)HETI_F_WRONG(h->error, "%s: byte %u: ", heti_f_reader_name(h->from), at);
     text = heti_t_text_behind(h->error->text, sizeof h->error->text);
     if (t != NULL) heti_t_format(&text, "%q: ", t->name, t->name_length);
     va_start(arguments, format);
@@ -802,11 +802,8 @@ static het_result heti_f_header_offsets(const heti_f_header *h, het_json *j, het
     int64_t value = 0;
     int count = 0;
     het_json_enter(j, HET_JSON_ARRAY);
-    for (; het_json_next(j, NULL, 0, NULL) && het_json_integer(j, &value); count++) {
-        if (count == 2 || value < 0) break;
-        if (count == 0) t->begin = HETI_T_CAST(uint64_t, value);
-        else t->end = HETI_T_CAST(uint64_t, value);
-    }
+    for (; het_json_next(j, NULL, 0, NULL) && het_json_integer(j, &value) && count < 2 && value >= 0; count++)
+        *(count == 0 ? &t->begin : &t->end) = HETI_T_CAST(uint64_t, value);
     HETI_T_TRY(heti_f_header_json(h, j, t));
     if (count == 2 && j->depth == depth) return HET_OK;
     return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
@@ -828,7 +825,6 @@ static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_sa
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} at the cursor. */
 static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_safetensor *t) {
     static const char *const heti_f_keys[] = { "dtype", "shape", "data_offsets", NULL };
-    const char *rule;
     uint64_t bytes = 0;
     int seen = 0, i;
     t->at = j->at;
@@ -843,7 +839,7 @@ static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_
     HETI_T_TRY(heti_f_header_json(h, j, t));
     for (i = 0; i < 3; i++)
         if (((seen >> i) & 1) == 0) return heti_f_header_bad(h, t->at, t, "lacks \"%s\"", heti_f_keys[i]);
-    rule = heti_f_tensor_bytes(t, &bytes);
+    const char *rule = heti_f_tensor_bytes(t, &bytes);
     if (rule != NULL) return heti_f_header_bad(h, t->at, t, "%s", rule);
     if (t->begin > t->end || t->end - t->begin != bytes)
         return heti_f_header_bad(h, t->at, t, "dtype and shape need %u bytes, data_offsets are [%u, %u]", bytes,
@@ -858,6 +854,7 @@ static het_result heti_f_header_walk(const heti_f_header *h, int64_t most, heti_
     het_json j = het_json_start(h->text, h->size);
     size_t length = 0;
     int metadata = 0;
+    j.at = 8;
     t->tensors = t->pairs = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, x->at, x->left, &length)) {
@@ -891,8 +888,7 @@ static het_result heti_f_header_walk(const heti_f_header *h, int64_t most, heti_
 /* Puts the descriptions into the order of their data, which must be without gap or overlap and end
    where the file ends. */
 static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, const het_safetensor *list) {
-    const uint64_t data = h->from->size - 8 - HETI_T_CAST(uint64_t, h->size);
-    const het_safetensor *twice;
+    const uint64_t data = h->from->size - h->size;
     uint64_t end = 0;
     heti_f_order(list, t->by_name, t->tensors, HETI_F_BY_PLACE);
     for (int64_t i = 0; i < t->tensors; i++) {
@@ -905,12 +901,11 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
                                      data);
         end = s->end;
         t->tensor[i] = *s;
-        t->tensor[i].at += 8;
     }
     if (end != data)
         return heti_f_header_bad(h, h->size + end, NULL, "%u bytes follow the data of the last tensor", data - end);
-    twice = heti_f_table_names(t);
-    return twice == NULL ? HET_OK : heti_f_header_bad(h, twice->at - 8, twice, "the name occurs twice");
+    const het_safetensor *twice = heti_f_table_names(t);
+    return twice == NULL ? HET_OK : heti_f_header_bad(h, twice->at, twice, "the name occurs twice");
 }
 
 /* From the text of the header to the table. */
@@ -938,7 +933,7 @@ static het_result heti_f_header_table(const heti_f_header *h, int64_t most, cons
         het_safetensors_free(t.file);
         return result;
     }
-    t.file->data = 8 + h->size;
+    t.file->data = h->size;
     t.file->size = h->from->size;
     *file = t.file;
     return HET_OK;
@@ -963,12 +958,12 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
         return HETI_F_WRONG(error, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of another format",
                             heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
                             HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
-    h.size = HETI_T_CAST(size_t, size);
-    h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size + 1, 16));
+    h.size = 8 + HETI_T_CAST(size_t, size);
+    h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size, 16));
     if (h.text == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
-    result = heti_f_read(from, 8, h.text, h.size, error);
+    result = heti_f_read(from, 8, h.text + 8, h.size - 8, error);
     if (result == HET_OK) result = heti_f_header_table(&h, most > 0 ? most : HETI_F_TENSOR_LIMIT, &own, file);
-    own.free(own.user, h.text, h.size + 1);
+    own.free(own.user, h.text, h.size);
     return result;
 }
 
@@ -1029,7 +1024,6 @@ static void heti_f_text_header(heti_t_text *text, const het_safetensors *file) {
 /* One tensor of the list that a table is made from. */
 static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het_error *error) {
     static const char heti_f_who[] = "het_safetensors_make";
-    const char *rule;
     uint64_t bytes = 0;
     if (t->name == NULL || t->name_length > 255 || !heti_f_is_utf8(t->name, t->name_length) ||
         heti_t_is(t->name, t->name_length, "__metadata__"))
@@ -1042,7 +1036,7 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
         if (t->shape[i] < 0 || t->shape[i] >= HETI_F_DIMENSION_LIMIT)
             return HETI_F_BAD(error, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1", heti_f_who, t->name,
                               t->name_length, HETI_T_CAST(int64_t, i), t->shape[i]);
-    rule = heti_f_tensor_bytes(t, &bytes);
+    const char *rule = heti_f_tensor_bytes(t, &bytes);
     return rule == NULL ? HET_OK : HETI_F_BAD(error, "%s: tensor %q: %s", heti_f_who, t->name, t->name_length, rule);
 }
 
@@ -1051,7 +1045,6 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
                                    het_error *error) {
     het_safetensors *file = t->file;
     heti_t_text text = heti_t_text_in(NULL, 0);
-    const het_safetensor *twice;
     uint64_t end = 0;
     heti_f_order(tensor, t->by_name, t->tensors, HETI_F_BY_TYPE);
     for (int64_t i = 0; i < t->tensors; i++) {
@@ -1072,7 +1065,7 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
         t->pair[i].key = heti_f_texts_add(&t->texts, pair[i].key, pair[i].key_length);
         t->pair[i].value = heti_f_texts_add(&t->texts, pair[i].value, pair[i].value_length);
     }
-    twice = heti_f_table_names(t);
+    const het_safetensor *twice = heti_f_table_names(t);
     if (twice != NULL)
         return HETI_F_BAD(error, "het_safetensors_make: tensor %q occurs twice", twice->name, twice->name_length);
     heti_f_text_header(&text, file);
@@ -1115,13 +1108,12 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
 }
 
 HETRAIN_API het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error) {
-    heti_t_text text;
     if (file == NULL || to == NULL || to->write == NULL)
         return HETI_F_BAD(error, "het_safetensors_write: the table, the writer or its write is NULL");
     const size_t size = HETI_T_CAST(size_t, file->data);
     char *bytes = HETI_T_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
     if (bytes == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
-    text = heti_t_text_in(bytes + 8, size - 7); /* one more than is written: a text keeps room for a 0 */
+    heti_t_text text = heti_t_text_in(bytes + 8, size - 7); /* one more than is written: a text keeps room for a 0 */
     heti_f_text_header(&text, file);
     heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, bytes)), file->data - 8, 8);
     const het_result result = heti_f_write(to, bytes, size, error);
