@@ -718,9 +718,8 @@ static het_result heti_f_table_start(heti_f_table *t, const het_allocator *alloc
 }
 
 HETRAIN_API void het_safetensors_free(het_safetensors *file) {
-    het_allocator allocator;
     if (file == NULL) return;
-    allocator = file->allocator;
+    const het_allocator allocator = file->allocator;
     allocator.free(allocator.user, file, file->block);
 }
 
@@ -764,11 +763,10 @@ typedef struct heti_f_header {
 /* file: byte n: "tensor": what. t NULL: no tensor. */
 static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const het_safetensor *t, const char *format,
                                     ...) {
-    heti_t_text text;
     va_list arguments;
     if (h->error == NULL) return HET_ERR_FORMAT;
     (void)HETI_F_WRONG(h->error, "%s: byte %u: ", heti_f_reader_name(h->from), at);
-    text = heti_t_text_behind(h->error->text, sizeof h->error->text);
+    heti_t_text text = heti_t_text_behind(h->error->text, sizeof h->error->text);
     if (t != NULL) heti_t_format(&text, "%q: ", t->name, t->name_length);
     va_start(arguments, format);
     heti_t_format_list(&text, format, arguments);
@@ -945,7 +943,6 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     het_allocator own;
     unsigned char bytes[8];
     uint64_t size;
-    het_result result;
     if (from == NULL || from->read == NULL || file == NULL || most < 0)
         return HETI_F_BAD(error, "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_safetensors_read"));
@@ -961,7 +958,7 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     h.size = 8 + HETI_T_CAST(size_t, size);
     h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size, 16));
     if (h.text == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
-    result = heti_f_read(from, 8, h.text + 8, h.size - 8, error);
+    het_result result = heti_f_read(from, 8, h.text + 8, h.size - 8, error);
     if (result == HET_OK) result = heti_f_header_table(&h, most > 0 ? most : HETI_F_TENSOR_LIMIT, &own, file);
     own.free(own.user, h.text, h.size);
     return result;
@@ -1083,7 +1080,6 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
     static const char heti_f_who[] = "het_safetensors_make";
     heti_f_table t = HETI_T_ZEROS;
     het_allocator own;
-    het_result result;
     t.tensors = tensors;
     t.pairs = pairs;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
@@ -1101,7 +1097,7 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
         t.texts.bytes += p->key_length + p->value_length + 2;
     }
     HETI_T_TRY(heti_f_table_start(&t, &own, error));
-    result = heti_f_made_fill(&t, tensor, pair, error);
+    const het_result result = heti_f_made_fill(&t, tensor, pair, error);
     if (result == HET_OK) *file = t.file;
     else het_safetensors_free(t.file);
     return result;
@@ -1191,24 +1187,21 @@ static int64_t heti_f_floats(het_element element, float *to, int64_t count) {
    finite, and that is the tensor's name for the error. */
 static het_result heti_f_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor,
                              int64_t first, int64_t count, float *to, const char *name, het_error *error) {
-    uint64_t elements, offset;
-    int64_t size, bad;
-    char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to));
     if (file == NULL || from == NULL || from->read == NULL || tensor == NULL || to == NULL || first < 0 || count < 0)
         return HETI_F_BAD(error, "het_safetensors_get: a pointer is NULL, or first or count is negative");
     if (!heti_f_is_float(tensor->element))
         return HETI_F_UNKNOWN(error, "%s: tensor %q has dtype %s, must be F32, F16 or BF16", heti_f_reader_name(from),
                               tensor->name, tensor->name_length, heti_f_elements[tensor->element].name);
-    size = heti_f_elements[tensor->element].bits / 8;
-    elements = (tensor->end - tensor->begin) / HETI_T_CAST(uint64_t, size);
+    const int64_t size = heti_f_elements[tensor->element].bits / 8;
+    const uint64_t elements = (tensor->end - tensor->begin) / HETI_T_CAST(uint64_t, size);
     if (HETI_T_CAST(uint64_t, first) > elements ||
         HETI_T_CAST(uint64_t, count) > elements - HETI_T_CAST(uint64_t, first))
         return HETI_F_BAD(error, "het_safetensors_get: %d elements from %d of tensor %q, which has %u", count, first,
                           tensor->name, tensor->name_length, elements);
-    offset = file->data + tensor->begin + HETI_T_CAST(uint64_t, first * size);
-    end += count * (4 - size); /* so that what is read ends where the floats do */
+    const uint64_t offset = file->data + tensor->begin + HETI_T_CAST(uint64_t, first * size);
+    char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to)) + count * (4 - size); /* what is read ends as the floats */
     HETI_T_TRY(heti_f_read(from, offset, end, HETI_T_CAST(size_t, count * size), error));
-    bad = heti_f_floats(tensor->element, to, count);
+    const int64_t bad = heti_f_floats(tensor->element, to, count);
     if (bad == count || name == NULL) return HET_OK;
     return heti_t_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
                        heti_f_reader_name(from), offset + HETI_T_CAST(uint64_t, bad * size), name, bad,
@@ -2040,12 +2033,11 @@ static void heti_f_end_add(het_json *j, int64_t vocab, int32_t *id, int64_t capa
 HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64_t vocab, int32_t *id, int64_t capacity,
                                           int64_t *count, het_error *error) {
     static const char *const heti_f_keys[] = { "eos_token_id", NULL };
-    het_json j;
     int64_t ends = 0;
     int times = 0;
     if (text == NULL || count == NULL || capacity < 0 || (id == NULL && capacity > 0))
         return HETI_F_BAD(error, "het_ends_from_json: a pointer is NULL, or capacity is negative");
-    j = het_json_start(text, length);
+    het_json j = het_json_start(text, length);
     het_json_enter(&j, HET_JSON_OBJECT);
     while (heti_t_key(&j, heti_f_keys) >= 0) {
         const het_json_kind kind = het_json_peek(&j);
@@ -2094,7 +2086,6 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     const size_t length = strlen(name), path = strlen(d->path) + length + 2, paths = 2 * path + 4;
     const size_t size = sizeof(heti_f_stream) + paths;
     heti_f_stream *s;
-    heti_t_text t;
     *made = NULL;
     if (!het_folder_is_name(name, length))
         return HETI_F_BAD(error, "%s: %q is no name for a file in it", d->path, name, length);
@@ -2103,7 +2094,7 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     memset(s, 0, size);
     s->size = size;
     s->temporary = s->path + path;
-    t = heti_t_text_in(s->path, paths);
+    heti_t_text t = heti_t_text_in(s->path, paths);
     heti_t_format(&t, "%s/%s", d->path, name);
     heti_t_char(&t, 0);
     heti_t_format(&t, "%s/%s.tmp", d->path, name);
@@ -2202,10 +2193,9 @@ HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *al
 }
 
 HETRAIN_API void het_folder_close(het_folder *folder) {
-    het_allocator allocator;
     if (folder == NULL || folder->user == NULL) return;
     heti_f_directory *d = HETI_T_CAST(heti_f_directory *, folder->user);
-    allocator = d->allocator;
+    const het_allocator allocator = d->allocator;
     allocator.free(allocator.user, d, d->size);
     memset(folder, 0, sizeof *folder);
 }
@@ -2639,17 +2629,14 @@ static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t
     heti_f_stored s;
     const int write = from != NULL, given = write || to != NULL;
     float *values;
-    int64_t copied, count;
-    het_result result;
     if (!given || index < 0 || !heti_f_stored_find(ctx, index, &s))
         return HETI_F_BAD(error, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx), given ?
                           "given" : "NULL");
     if (write && heti_f_is_plain(&s)) return het_parameter_write(ctx, s.part[0], what, from);
-    copied = write ? s.count : 0;
-    count = copied + heti_f_stored_largest(&s);
+    const int64_t copied = write ? s.count : 0, count = copied + heti_f_stored_largest(&s);
     HETI_T_TRY(heti_f_floats_of(heti_f_own(ctx), count, &values, error));
     if (write) HETI_T_COPY(values, from, copied);
-    result = heti_f_stored_pass(ctx, &s, write, what, write ? values : to, values + copied);
+    const het_result result = heti_f_stored_pass(ctx, &s, write, what, write ? values : to, values + copied);
     heti_f_floats_free(heti_f_own(ctx), values, count);
     return result;
 }
@@ -2885,11 +2872,6 @@ typedef struct heti_f_inventory {
     int64_t turn;                     /* whose place the next one gets */
 } heti_f_inventory;
 
-static int heti_f_is_factor(const het_parameter_info *p) {
-    const size_t length = strlen(p->name);
-    return heti_f_ends_with(p->name, length, ".lora_A.weight") || heti_f_ends_with(p->name, length, ".lora_B.weight");
-}
-
 static het_result heti_f_inventory_fill(heti_f_inventory *all, heti_f_contents contents) {
     const het_ctx *ctx = all->ctx;
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
@@ -2897,11 +2879,14 @@ static het_result heti_f_inventory_fill(heti_f_inventory *all, heti_f_contents c
     heti_f_stored first;
     for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
+        const size_t length = strlen(own.name);
+        const int factor = heti_f_ends_with(own.name, length, ".lora_A.weight") ||
+                           heti_f_ends_with(own.name, length, ".lora_B.weight");
         const int64_t tensors = contents == HETI_F_WEIGHTS ? heti_f_stored_at(ctx, p, 0, &first) : 0;
         for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
         if (contents == HETI_F_FACTORS)
             all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
-        if (contents == HETI_F_STATE && own.adapter && !heti_f_is_factor(&own)) /* a local head's weights */
+        if (contents == HETI_F_STATE && own.adapter && !factor) /* a local head's weights */
             heti_f_stored_plain(&own, p, &all->stored[all->count++]);
         for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
             const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] :
@@ -2997,7 +2982,6 @@ static het_result heti_f_save_some(heti_f_inventory *all, size_t first, size_t l
     const size_t pairs = HETI_T_COUNT(all->pairs.list, het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list;
-    het_result result;
     HETI_F_NEW(list, het_safetensor, all->allocator, last - first, "descriptions of tensors", all->error);
     for (size_t i = first; i < last; i++) {
         het_safetensor *t = &list[i - first];
@@ -3007,8 +2991,8 @@ static het_result heti_f_save_some(heti_f_inventory *all, size_t first, size_t l
         t->rank = all->stored[i].rank;
         memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
     }
-    result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair, HETI_T_CAST(int64_t, pairs),
-                                  all->allocator, &file, all->error);
+    het_result result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair,
+                                             HETI_T_CAST(int64_t, pairs), all->allocator, &file, all->error);
     if (result == HET_OK && size != NULL) *size = file->size;
     if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, all->error);
     for (size_t i = 0; result == HET_OK && size == NULL && i < last - first; i++)
@@ -3026,21 +3010,17 @@ static het_result heti_f_element_check(het_element *element, const char *functio
                                                            value);
 }
 
-/* A context with factors. */
-static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
-    heti_f_stored s[2];
-    if (ctx == NULL) return HETI_F_BAD(error, "%s: the context is NULL", name);
-    for (int64_t p = 0; p < het_parameter_count(ctx); p++)
-        if (heti_f_factors_at(ctx, p, s)) return HET_OK;
-    return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
-                       het_get_desc(ctx)->model.lora_rank);
-}
-
 /* A context whose `contents` can be saved or loaded. */
 static het_result heti_f_context_check(const het_ctx *ctx, const char *function, heti_f_contents contents, int saving,
                                        het_error *error) {
+    heti_f_stored s[2];
+    if (ctx == NULL) return HETI_F_BAD(error, "%s: the context is NULL", function);
     const int32_t condition = het_get_status(ctx);
-    if (contents == HETI_F_FACTORS) return heti_f_adapter_check(ctx, function, error);
+    for (int64_t p = 0; contents == HETI_F_FACTORS && p < het_parameter_count(ctx); p++)
+        if (heti_f_factors_at(ctx, p, s)) return HET_OK;
+    if (contents == HETI_F_FACTORS)
+        return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", function,
+                           het_get_desc(ctx)->model.lora_rank);
     if (saving && condition != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
                            (condition & HET_WEIGHTS_INCOMPLETE) != 0 ? "weights" : "states");
@@ -3054,12 +3034,11 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
 static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents,
                               const het_allocator *allocator, const het_writer *to, uint64_t *size, het_error *error) {
     heti_f_inventory all;
-    het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
         return HETI_F_BAD(error, "%s: the writer or its write is NULL", function);
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
     if (allocator == NULL) allocator = heti_f_own(ctx);
-    result = heti_f_inventory_open(ctx, contents, 1, allocator, &all, error);
+    het_result result = heti_f_inventory_open(ctx, contents, 1, allocator, &all, error);
     if (result == HET_OK) result = heti_f_save_some(&all, 0, all.count, HET_ELEMENT_F32, to, size);
     heti_f_inventory_close(&all);
     return result;
@@ -3295,16 +3274,11 @@ static het_result heti_f_load_all(const heti_f_saved *f) {
 
 static het_result heti_f_state_value(const heti_f_saved *f, const char *key, const char **value) {
     const het_safetensors *file = f->part[0].file;
-    *value = NULL;
-    for (int64_t i = 0; i < file->pairs; i++) {
-        if (!heti_t_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
-        if (*value != NULL || strlen(file->pair[i].value) != file->pair[i].value_length) {
-            *value = NULL;
-            break;
-        }
-        *value = file->pair[i].value;
-    }
-    if (*value != NULL) return HET_OK;
+    size_t length = 0;
+    int times = 0;
+    for (int64_t i = 0; i < file->pairs; i++) times += heti_t_is(file->pair[i].key, file->pair[i].key_length, key);
+    *value = het_safetensors_value(file, key, &length);
+    if (times == 1 && strlen(*value) == length) return HET_OK;
     return HETI_F_WRONG(f->error, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
                         heti_f_reader_name(&f->part[0].from), key);
 }
@@ -3436,13 +3410,12 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
                               int how, het_error *error) {
     heti_f_part part = HETI_T_ZEROS;
     heti_f_saved f = { ctx, error, &part, 1, contents, how, NULL };
-    het_result result;
     if (from == NULL || from->read == NULL)
         return HETI_F_BAD(error, "%s: the reader%s is NULL", function, contents == HETI_F_FACTORS ? "" :
                           " or its read");
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
     part.from = *from;
-    result = heti_f_part_open(ctx, &part, error);
+    het_result result = heti_f_part_open(ctx, &part, error);
     if (result == HET_OK) result = heti_f_load_tables(&f);
     heti_f_part_close(ctx, &part);
     return result;
@@ -3594,14 +3567,13 @@ static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_fo
     het_error first = { HET_OK, "" };
     heti_f_shard_name one = HETI_T_ZEROS;
     het_reader from;
-    het_result result;
     memset(x, 0, sizeof *x);
     x->folder = folder;
     x->allocator = *allocator;
     x->saved.ctx = ctx;
     x->saved.error = error;
     x->saved.contents = HETI_F_WEIGHTS;
-    result = folder->open(folder->user, heti_f_one_file, &from, &first);
+    het_result result = folder->open(folder->user, heti_f_one_file, &from, &first);
     if (result == HET_OK) {
         folder->close(folder->user, &from);
         memcpy(one.text, heti_f_one_file, sizeof heti_f_one_file);
@@ -3777,10 +3749,9 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
     heti_f_sizing s;
     heti_f_index x;
     het_reader from;
-    het_result result;
     HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
     HETI_T_TRY(heti_f_sizing_start(&s, "het_model_fits_folder", model, allocator, error));
-    result = heti_f_index_start(&x, NULL, folder, &s.allocator, error);
+    het_result result = heti_f_index_start(&x, NULL, folder, &s.allocator, error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
         result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, error);
         if (result != HET_OK) break;
@@ -3900,7 +3871,6 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     het_save_desc *d = &e.desc;
     char *config;
     size_t length;
-    het_result result;
     if (desc != NULL) *d = *desc;
     e.folder = folder;
     e.error = error;
@@ -3915,7 +3885,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     if (heti_f_own_config(ctx, d->element, d->base, d->base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return HETI_F_WRONG(error, "het_save_folder: the model has no config.json, or base is no JSON object");
     HETI_F_NEW(config, char, &allocator, length, "bytes for config.json", error);
-    result = heti_f_own_config(ctx, d->element, d->base, d->base_length, config, length + 1, &length);
+    het_result result = heti_f_own_config(ctx, d->element, d->base, d->base_length, config, length + 1, &length);
     if (result == HET_OK) result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, 1, &allocator, &e.all, error);
     if (result == HET_OK) result = heti_f_export_weights(&e);
     if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
@@ -4616,7 +4586,6 @@ static het_result heti_f_peft_check(const heti_f_peft *p) {
 HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model, char *base,
                                              size_t capacity, het_error *error) {
     heti_f_peft p = HETI_T_ZEROS;
-    het_model_desc changed;
     int key;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
         return HETI_F_BAD(error, "het_adapter_from_json: a pointer is NULL");
@@ -4631,7 +4600,7 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     het_json_end(&p.json);
     HETI_T_TRY(heti_f_peft_syntax(&p));
     HETI_T_TRY(heti_f_peft_check(&p));
-    changed = *model;
+    het_model_desc changed = *model;
     changed.lora_rank = p.rank;
     changed.lora_alpha = HETI_T_CAST(float, p.alpha);
     changed.lora_targets = p.targets;
@@ -4656,11 +4625,10 @@ static void heti_f_text_real(heti_t_text *text, double value) {
 
 HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text, size_t capacity,
                                            size_t *length) {
-    heti_t_text to;
     const char *three = NULL, *comma = "";
     if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1)
         return HET_ERR_INVALID;
-    to = heti_t_text_in(text, capacity);
+    heti_t_text to = heti_t_text_in(text, capacity);
     heti_t_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n");
     heti_t_put(&to, "  \"base_model_name_or_path\": ");
     heti_t_format(&to, base != NULL ? "%j" : "null", base);
@@ -4837,7 +4805,7 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
     het_error own = { HET_OK, "" };
     int64_t p, largest[2] = { 0, 0 }; /* of the model's own parameters and of the factors */
     float *room = NULL;
-    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_merge", error));
+    HETI_T_TRY(heti_f_context_check(ctx, "het_adapter_merge", HETI_F_FACTORS, 1, error));
     for (p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info info = heti_f_parameter(ctx, p);
         if (info.count > largest[info.adapter != 0]) largest[info.adapter != 0] = info.count;
@@ -5238,7 +5206,6 @@ static het_result heti_f_path_check(const char *directory, const char *function,
 HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint,
                                              het_error *error) {
     het_allocator allocator;
-    het_checkpoint *c;
     if (checkpoint != NULL) *checkpoint = NULL;
     if (desc == NULL || checkpoint == NULL || desc->start_canary != 0 || desc->end_canary != 0 || desc->disk == NULL ||
         desc->directory == NULL || desc->keep < 0)
@@ -5248,7 +5215,7 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
                            desc->keep < 0 ? "keep is below 0" : "disk or directory is NULL");
     HETI_T_TRY(heti_f_path_check(desc->directory, "het_checkpoint_create", error));
     HETI_T_TRY(heti_t_choose(&desc->allocator, &allocator, error, "het_checkpoint_create"));
-    c = HETI_T_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
+    het_checkpoint *c = HETI_T_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
     if (c == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %z bytes", sizeof *c);
     memset(c, 0, sizeof *c);
@@ -5293,7 +5260,6 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
    others have: all hear of that of process 0. */
 static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ctx *ctx, const het_pair *option,
                                  int64_t options, const het_beside *beside, int64_t files, het_error *error) {
-    het_result result;
     int32_t failed;
     if (error != NULL) memset(error, 0, sizeof *error);
     if (c == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0) || (beside == NULL && files > 0))
@@ -5313,7 +5279,7 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
     c->taken = 0;
     c->call = function;
     HETI_T_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
-    result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
+    het_result result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
     failed = result != HET_OK;
     if (het_broadcast(ctx, 0, &failed, sizeof failed) != HET_OK && result == HET_OK)
         return heti_t_fail(error, HET_ERR_TRANSPORT, "%s", het_last_error(ctx));
@@ -5337,17 +5303,15 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
                                            int64_t options, const het_beside *beside, int64_t files, het_error *error) {
     het_checkpoint *c = checkpoint;
     het_error own;
-    heti_t_text head;
-    int keeps;
     if (error == NULL) error = &own;
     HETI_T_TRY(heti_f_reserve("het_checkpoint_take", c, ctx, option, options, beside, files, error));
-    keeps = heti_f_process(ctx) == 0;
+    const int keeps = heti_f_process(ctx) == 0;
     for (int i = 0; i < HETI_F_SAVED_OWN; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
     c->step = het_get_step(ctx);
     if (!keeps) return HET_OK;
     for (int i = HETI_F_SAVED_OWN; i < c->files; i++)
         if (c->blob[i].used > 0) memcpy(c->blob[i].data, beside[i - HETI_F_SAVED_OWN].data, c->blob[i].used);
-    head = heti_t_text_in(c->blob[HETI_F_SAVED_HEAD].data, c->blob[HETI_F_SAVED_HEAD].size);
+    heti_t_text head = heti_t_text_in(c->blob[HETI_F_SAVED_HEAD].data, c->blob[HETI_F_SAVED_HEAD].size);
     heti_f_text_head(&head, ctx, option, options);
     c->blob[HETI_F_SAVED_HEAD].used = head.length;
     c->taken = 1;
@@ -5379,17 +5343,15 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
     const het_disk *d = &c->disk;
     const heti_f_path own = heti_f_path_of(c->directory, name);
     heti_f_path a, b = own;
-    char *slash;
-    het_result result;
     if (d->follow != NULL)
         HETI_F_DISK_TRY(d, d->follow(d->user, own.text, b.text, sizeof b.text - sizeof ".tmp"), "follow", own.text,
                         error);
     a = b;
     memcpy(a.text + strlen(a.text), ".tmp", sizeof ".tmp");
-    result = heti_f_disk_put(d, a.text, from, NULL, error);
+    het_result result = heti_f_disk_put(d, a.text, from, NULL, error);
     if (result == HET_OK) result = heti_f_disk_rename(d, a.text, b.text, error);
     if (result != HET_OK) (void)d->remove(d->user, a.text);
-    slash = strrchr(b.text, '/');
+    char *slash = strrchr(b.text, '/');
     if (result != HET_OK || slash == NULL || strcmp(own.text, b.text) == 0) return result;
     slash[slash == b.text] = 0;
     return heti_f_disk_sync(d, b.text, error);
@@ -5579,9 +5541,8 @@ static het_result heti_f_read_block(const het_disk *d, const het_saved_file *f, 
                                     uint64_t block, char *to, het_error *error) {
     const uint64_t at = block * HETI_F_SAVED_BLOCK;
     const size_t size = heti_f_block_size(f->size, at);
-    uint64_t hash;
     HETI_T_TRY(heti_f_disk_read(d, file, path, at, to, size, error));
-    hash = het_xxh64(to, size, 0);
+    const uint64_t hash = het_xxh64(to, size, 0);
     if (hash == f->hash[block]) return HET_OK;
     return HETI_F_WRONG(error, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at, at + size - 1,
                         heti_f_hex_of(hash).text, heti_f_hex_of(f->hash[block]).text);
@@ -5786,7 +5747,6 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
                                            het_saved **saved, het_error *error) {
     het_allocator own;
     heti_f_seeker s = { disk, &own, directory, { NULL, 0, 0 }, { NULL, 0, 0 }, HET_OK, NULL, -1 };
-    het_result result;
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
         return HETI_F_BAD(error, "het_checkpoint_find: an argument is NULL");
@@ -5795,7 +5755,7 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
     s.block = HETI_T_CAST(char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
     if (s.block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
-    result = heti_f_find_checkpoint(&s, saved, error);
+    const het_result result = heti_f_find_checkpoint(&s, saved, error);
     own.free(own.user, s.block, HETI_F_SAVED_BLOCK);
     heti_t_list_free(&s.found, &own);
     heti_t_list_free(&s.damaged, &own);
@@ -5844,7 +5804,6 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
 
 static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader,
                                      het_error *error) {
-    het_result result;
     int64_t i;
     memset(p, 0, sizeof *p);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
@@ -5858,7 +5817,7 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
     const het_reader from = { heti_f_proven_read, p, p->file->size, p->path.text };
     *reader = from;
-    result = heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error);
+    const het_result result = heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error);
     if (result != HET_OK) saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
     return result;
 }
@@ -5894,9 +5853,8 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     heti_f_proven p;
     het_reader reader;
     het_error own = { HET_OK, "" };
-    het_result result;
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
-    result = heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
+    het_result result = heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
     if (p.error.text[0] != 0) own = p.error, result = p.error.code;
     heti_f_proven_close(&p);
     return heti_f_told(ctx, result, &own, error);
