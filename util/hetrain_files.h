@@ -3095,8 +3095,8 @@ static het_result heti_f_located_fail(const heti_f_saved *f, const heti_f_locate
                        at->tensor->name, at->tensor->name_length, what);
 }
 
-static void heti_f_use(const heti_f_located *at) {
-    at->part->used[at->tensor - at->part->file->tensor] = 1;
+static unsigned char *heti_f_used(const heti_f_located *at) {
+    return &at->part->used[at->tensor - at->part->file->tensor];
 }
 
 /* The next tensor behind *at that nothing has used; *at without a part: the first. 0: there is
@@ -3226,7 +3226,7 @@ static het_result heti_f_check(const heti_f_saved *f) {
             return HETI_F_WRONG(f->error, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from), s->name,
                                 heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
         HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank));
-        heti_f_use(&at);
+        *heti_f_used(&at) = 1;
     }
     at.part = NULL;
     while (heti_f_unused(f, &at)) {
@@ -3370,11 +3370,14 @@ static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
                         heti_f_reader_name(&f->part[0].from), value, strlen(value));
 }
 
-/* Everything but the tables, which are open. */
+static het_result heti_f_load_factors(const heti_f_saved *f);
+
+/* Everything but the tables, which are open. exponents: room for the parameters'. */
 static het_result heti_f_load_open(const heti_f_saved *f, int32_t *exponents) {
     const int state = f->contents == HETI_F_STATE;
     int64_t step = 0;
     het_loss_history recent;
+    if (f->contents == HETI_F_FACTORS) return heti_f_load_factors(f);
     if (state) {
         HETI_T_TRY(heti_f_state_options(f));
         HETI_T_TRY(heti_f_state_recent(f, &recent));
@@ -3387,22 +3390,16 @@ static het_result heti_f_load_open(const heti_f_saved *f, int32_t *exponents) {
     return het_restore_end(f->ctx, HETI_T_CAST(int32_t, f->contents), step, exponents, state ? &recent : NULL);
 }
 
-static het_result heti_f_load_factors(const heti_f_saved *f);
-
 static het_result heti_f_load_tables(heti_f_saved *f) {
     const size_t parameters = HETI_T_CAST(size_t, het_parameter_count(f->ctx));
     heti_f_inventory all;
-    void *exponents = NULL;
+    int32_t *exponents;
+    HETI_F_NEW(exponents, int32_t, heti_f_own(f->ctx), parameters, "exponents", f->error);
     het_result result = heti_f_inventory_open(f->ctx, f->contents, 0, heti_f_own(f->ctx), &all, f->error);
     f->all = &all;
-    if (result == HET_OK && f->contents == HETI_F_FACTORS) {
-        result = heti_f_load_factors(f);
-    } else if (result == HET_OK) {
-        exponents = heti_f_memory(all.allocator, parameters, sizeof(int32_t), "exponents", f->error);
-        result = exponents == NULL ? HET_ERR_OOM : heti_f_load_open(f, HETI_T_CAST(int32_t *, exponents));
-    }
-    heti_f_memory_free(all.allocator, exponents, parameters, sizeof(int32_t));
+    if (result == HET_OK) result = heti_f_load_open(f, exponents);
     heti_f_inventory_close(&all);
+    heti_f_memory_free(heti_f_own(f->ctx), exponents, parameters, sizeof *exponents);
     return result;
 }
 
@@ -3535,9 +3532,8 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
     if (found.tensor == NULL)
         return heti_f_index_fail(x, at, tensor, heti_t_shown(tensor_length, 256),
                                  "is not in the file that the index names");
-    if (found.part->used[found.tensor - found.part->file->tensor] != 0)
-        return heti_f_index_fail(x, at, tensor, tensor_length, "occurs twice");
-    heti_f_use(&found);
+    if (*heti_f_used(&found)) return heti_f_index_fail(x, at, tensor, tensor_length, "occurs twice");
+    *heti_f_used(&found) = 1;
     return HET_OK;
 }
 
@@ -3579,12 +3575,11 @@ static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_fo
         memcpy(one.text, heti_f_one_file, sizeof heti_f_one_file);
         return heti_t_list_add(&x->names, &one, sizeof one, allocator, error);
     }
-    if (result != HET_ERR_IO || folder->open(folder->user, heti_f_index_file, &from, error) != HET_OK)
-        return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ?
-                           "; nor is there an index of shards" : "");
-    folder->close(folder->user, &from);
-    HETI_T_TRY(heti_f_folder_get(folder, heti_f_index_file, allocator, &x->text, error));
-    return heti_f_index_walk(x, 0);
+    if (result != HET_ERR_IO) return heti_t_fail(error, result, "%s", first.text);
+    result = heti_f_folder_get(folder, heti_f_index_file, allocator, &x->text, error);
+    if (result == HET_ERR_IO && x->text.size == 0)
+        return heti_t_fail(error, result, "%s; nor is there an index of shards", first.text);
+    return result == HET_OK ? heti_f_index_walk(x, 0) : result;
 }
 
 static void heti_f_index_close(heti_f_index *x) {
@@ -3597,24 +3592,18 @@ static void heti_f_index_close(heti_f_index *x) {
     heti_t_list_free(&x->text, &x->allocator);
 }
 
-/* Opens the files of the list. What is open is counted in saved.parts. */
-static het_result heti_f_index_open(heti_f_index *x) {
+/* Opens the files of the list; what is open is counted in saved.parts. Every tensor of every file
+   must be in the map, where there is one. The flags are then cleared for the model. */
+static het_result heti_f_load_index(heti_f_index *x) {
     const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
     const size_t shards = HETI_T_COUNT(x->names, heti_f_shard_name);
+    heti_f_located at = { NULL, NULL };
     HETI_F_NEW(x->saved.part, heti_f_part, &x->allocator, shards, "files", x->saved.error);
     for (size_t i = 0; i < shards; i++) {
         HETI_T_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
         x->saved.parts++;
         HETI_T_TRY(heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error));
     }
-    return HET_OK;
-}
-
-/* Every tensor of every file must be in the map, where there is one. The flags are then cleared for
-   the model. */
-static het_result heti_f_load_index(heti_f_index *x) {
-    heti_f_located at = { NULL, NULL };
-    HETI_T_TRY(heti_f_index_open(x));
     if (x->text.data != NULL) {
         HETI_T_TRY(heti_f_index_walk(x, 1));
         if (heti_f_unused(&x->saved, &at))
@@ -4675,7 +4664,7 @@ static het_result heti_f_module_find(const heti_f_saved *f, const heti_f_stored 
         if (!heti_f_is_float(at[i].tensor->element))
             return HETI_F_UNKNOWN(f->error, "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read",
                                   at[i].tensor->at, s[i].name, het_element_name(at[i].tensor->element));
-        heti_f_use(&at[i]);
+        *heti_f_used(&at[i]) = 1;
     }
     *rank = at[0].tensor->rank == 2 ? at[0].tensor->shape[0] : 0;
     if (*rank != own && *rank != s[0].parts * own)
