@@ -2496,6 +2496,10 @@ static int heti_f_factors_at(const het_ctx *ctx, int64_t p, heti_f_stored s[2]) 
 
 static int heti_f_is_plain(const heti_f_stored *s) { return s->parts == 1 && !s->transposed && s->stack == 0; }
 
+static uint64_t heti_f_stored_bytes(const heti_f_stored *s, het_element element) {
+    return HETI_T_CAST(uint64_t, s->count * (heti_f_elements[element].bits / 8));
+}
+
 /* The row of the file where a row of a part stands. */
 static int64_t heti_f_stored_row(const heti_f_stored *s, int64_t part, int64_t row) {
     if (s->head > 0) return (row / s->head * 3 + part) * s->head + row % s->head;
@@ -3761,16 +3765,12 @@ typedef struct heti_f_export {
     het_error *error;
 } heti_f_export;
 
-static uint64_t heti_f_export_bytes(const heti_f_export *e, size_t tensor) {
-    return HETI_T_CAST(uint64_t, e->all.stored[tensor].count * (heti_f_elements[e->desc.element].bits / 8));
-}
-
 /* The first tensor behind the shard that begins at `first`. */
 static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
     uint64_t bytes = 0;
     size_t i;
     for (i = first; i < e->all.count; i++) {
-        bytes += heti_f_export_bytes(e, i);
+        bytes += heti_f_stored_bytes(&e->all.stored[i], e->desc.element);
         if (i > first && e->desc.shard_bytes > 0 && bytes > e->desc.shard_bytes) break;
     }
     return i;
@@ -3808,7 +3808,7 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
     uint64_t bytes = 0;
     size_t last;
     int64_t shard = 0;
-    for (size_t i = 0; i < e->all.count; i++) bytes += heti_f_export_bytes(e, i);
+    for (size_t i = 0; i < e->all.count; i++) bytes += heti_f_stored_bytes(&e->all.stored[i], e->desc.element);
     heti_t_format(t, "{\n  \"metadata\": {\n    \"total_size\": %u\n  },\n  \"weight_map\": {", bytes);
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
@@ -3907,8 +3907,6 @@ typedef enum heti_f_gguf_type {
 
 /* Types of tokens. */
 enum { HETI_F_GGUF_NORMAL = 1, HETI_F_GGUF_CONTROL = 3, HETI_F_GGUF_USER = 4, HETI_F_GGUF_UNUSED = 5 };
-
-static const char heti_f_gguf_embedding[] = "token_embd.weight", heti_f_gguf_positions[] = "position_embd.weight";
 
 /* A tensor of the file: rows of 1 or 3 parameters below each other; of 0: the divisors of rotary
    frequencies. */
@@ -4198,12 +4196,12 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
                                    own);
         return;
     }
-    t.element = t.stored.rank == 2 && strcmp(t.name, heti_f_gguf_positions) != 0 ? g->desc.element : HET_ELEMENT_F32;
+    t.element = t.stored.rank == 2 && strcmp(t.name, "position_embd.weight") != 0 ? g->desc.element : HET_ELEMENT_F32;
     t.paired = g->model->family == HET_LLAMA &&
                (strstr(own, ".self_attn.q_proj.") != NULL || strstr(own, ".self_attn.k_proj.") != NULL);
     heti_f_gguf_tensor_add(g, &t);
     /* gptneox asks for a head */
-    if (g->model->family == HET_NEOX && g->model->tied == HET_YES && strcmp(t.name, heti_f_gguf_embedding) == 0) {
+    if (g->model->family == HET_NEOX && g->model->tied == HET_YES && strcmp(t.name, "token_embd.weight") == 0) {
         heti_f_copy(t.name, sizeof t.name, "output.weight", 13);
         heti_f_gguf_tensor_add(g, &t);
     }
@@ -4219,10 +4217,6 @@ static void heti_f_gguf_tensors(heti_f_gguf *g) {
     t.stored.columns = 1;
     t.element = HET_ELEMENT_F32;
     heti_f_gguf_tensor_add(g, &t);
-}
-
-static uint64_t heti_f_gguf_bytes(const heti_f_gguf_tensor *t) {
-    return HETI_T_CAST(uint64_t, t->stored.count * (heti_f_elements[t->element].bits / 8));
 }
 
 static uint64_t heti_f_gguf_rest(uint64_t size) {
@@ -4241,7 +4235,7 @@ static void heti_f_gguf_descriptions(heti_f_gguf *g) {
         heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->stored.count / t->stored.columns), 8);
         heti_f_gguf_number(g, t->element == HET_ELEMENT_F16 ? 1 : t->element == HET_ELEMENT_BF16 ? 30 : 0, 4);
         heti_f_gguf_number(g, offset, 8);
-        offset += heti_f_gguf_bytes(t);
+        offset += heti_f_stored_bytes(&t->stored, t->element);
         offset += heti_f_gguf_rest(offset);
     }
     for (size_t i = HETI_T_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
@@ -4311,8 +4305,8 @@ static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_ggu
         heti_f_gguf_divisors(g->model, values);
         HETI_T_TRY(heti_f_gguf_part(g, t, values, t->stored.count, to));
     }
-    return to == NULL ? HET_OK : heti_f_write(to, heti_f_zeros,
-                                              HETI_T_CAST(size_t, heti_f_gguf_rest(heti_f_gguf_bytes(t))), g->error);
+    const uint64_t rest = heti_f_gguf_rest(heti_f_stored_bytes(&t->stored, t->element));
+    return to == NULL ? HET_OK : heti_f_write(to, heti_f_zeros, HETI_T_CAST(size_t, rest), g->error);
 }
 
 static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
@@ -4407,27 +4401,23 @@ static int heti_f_meant(const char *name, const char *target, size_t length) {
     return length == whole || name[whole - length - 1] == '.';
 }
 
-/* The targets meant by one of target_modules or by a key of a pattern; 0: none. A full name means
-   one layer alone: that is counted, unless named is NULL. */
-static int64_t heti_f_peft_targets(const het_model_desc *model, const char *target, size_t length, int64_t *named) {
-    int64_t targets = 0, layer;
-    for (int i = 0; i < HETI_F_NAMES; i++) {
+/* The targets meant by one of target_modules or by a key of a pattern, of which there must be one.
+   A full name means one layer alone: that is counted, unless named is NULL. */
+static het_result heti_f_peft_module(heti_f_peft *p, const char name[96], size_t length, const char *where,
+                                     int64_t *targets, int64_t *named) {
+    int64_t layer;
+    *targets = 0;
+    for (int i = 0; i < HETI_F_NAMES && strlen(name) == length; i++) {
         const heti_f_named *row = &heti_f_names[i];
-        if ((row->families & heti_f_in(model)) == 0 || row->targets == 0) continue;
-        const int whole = heti_f_is_called(target, length, row->name, &layer);
-        if (!whole && !heti_f_meant(heti_f_module_name(row), target, length)) continue;
-        targets |= row->targets;
+        if ((row->families & heti_f_in(p->model)) == 0 || row->targets == 0) continue;
+        const int whole = heti_f_is_called(name, length, row->name, &layer);
+        if (!whole && !heti_f_meant(heti_f_module_name(row), name, length)) continue;
+        *targets |= row->targets;
         if (named != NULL) named[i] += whole;
     }
-    return targets;
-}
-
-static het_result heti_f_peft_module(heti_f_peft *p, const char *name, size_t length, const char *where,
-                                     int64_t *targets, int64_t *named) {
-    *targets = length < 96 && strlen(name) == length ? heti_f_peft_targets(p->model, name, length, named) : 0;
     if (*targets != 0) return HET_OK;
     return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s: %q is no matrix of this family's layers", where, name,
-                           length < 96 ? length : HETI_T_CAST(size_t, 95));
+                           heti_t_shown(length, 96));
 }
 
 /* A list of modules, or "all-linear". */
@@ -4457,10 +4447,7 @@ static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_
     size_t length = 0;
     int64_t targets = 0;
     double value = 0;
-    if (het_json_peek(&p->json) == HET_JSON_NULL) {
-        het_json_null(&p->json);
-        return heti_f_peft_syntax(p);
-    }
+    if (het_json_peek(&p->json) == HET_JSON_NULL && het_json_null(&p->json)) return heti_f_peft_syntax(p);
     het_json_enter(&p->json, HET_JSON_OBJECT);
     while (het_json_next(&p->json, name, sizeof name, &length)) {
         HETI_T_TRY(heti_f_peft_module(p, name, length, where, &targets, NULL));
@@ -5564,21 +5551,20 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
 
 /* ---- state.json ---- */
 
-/* What is read from it, first to count (saved NULL), then into the block. */
+/* What is read from it, first to count, then into the block. */
 typedef struct heti_f_state {
-    het_saved *saved;
+    het_saved saved, *block;
     het_pair *pair;
     uint64_t *hash;
     heti_f_texts texts;
     size_t hashes;
-    int64_t pairs, step, format;
-    int files;
+    int64_t format;
 } heti_f_state;
 
 static void heti_f_state_cut(void *self, heti_t_arena *arena) {
     heti_f_state *s = HETI_T_CAST(heti_f_state *, self);
-    s->saved = HETI_T_TAKE(arena, het_saved, 1);
-    s->pair = HETI_T_TAKE(arena, het_pair, s->pairs);
+    s->block = HETI_T_TAKE(arena, het_saved, 1);
+    s->saved.option = s->pair = HETI_T_TAKE(arena, het_pair, s->saved.options);
     s->hash = HETI_T_TAKE(arena, uint64_t, s->hashes);
     s->texts.at = HETI_T_TAKE(arena, char, s->texts.bytes);
     s->texts.left = s->texts.bytes;
@@ -5591,13 +5577,14 @@ static void heti_f_state_hash(heti_f_state *s, het_json *j) {
     if (!het_json_string(j, text, sizeof text, &length)) return;
     if (length != 16 || !heti_f_bits_of(text, &hash))
         het_json_fail(j, "a checksum is not 16 lower-case hexadecimal digits");
-    else if (s->hash != NULL) s->hash[s->hashes] = hash;
+    else if (s->texts.kept) s->hash[s->hashes] = hash;
     s->hashes++;
 }
 
 static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name) {
     static const char *const heti_f_keys[] = { "size", "xxh64", NULL };
     const size_t first = s->hashes;
+    het_saved_file *file = &s->saved.file[s->saved.files];
     int64_t size = -1;
     int i;
     het_json_enter(j, HET_JSON_OBJECT);
@@ -5607,27 +5594,27 @@ static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name) {
             while (het_json_next(j, NULL, 0, NULL)) heti_f_state_hash(s, j);
     if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_T_CAST(uint64_t, size))))
         het_json_fail(j, "a file needs its size and the checksum of every MiB");
-    if (s->saved == NULL) return;
-    s->saved->file[s->files].name = name;
-    s->saved->file[s->files].size = HETI_T_CAST(uint64_t, size);
-    s->saved->file[s->files].hash = s->hash + first;
+    file->name = name;
+    file->size = HETI_T_CAST(uint64_t, size);
+    file->hash = s->texts.kept ? s->hash + first : NULL;
 }
 
 /* Every checkpoint has weights of one kind, the optimizer's state and config.json. No name comes
    twice. */
 static void heti_f_state_files(heti_f_state *s, het_json *j) {
     char key[64], seen[HETRAIN_CHECKPOINT_FILES][64];
+    int64_t *files = &s->saved.files;
     size_t length = 0;
     int needed = 0;
     het_json_enter(j, HET_JSON_OBJECT);
-    for (s->files = 0; het_json_next(j, key, sizeof key, &length); s->files++) {
-        if (s->files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 16 files");
+    for (*files = 0; het_json_next(j, key, sizeof key, &length); ++*files) {
+        if (*files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 16 files");
         else if (length >= sizeof key || !het_folder_is_name(key, length))
             het_json_fail(j, "not a name for a file of a checkpoint");
-        for (int i = 0; i < s->files && j->rule == NULL; i++)
+        for (int64_t i = 0; i < *files && j->rule == NULL; i++)
             if (strcmp(seen[i], key) == 0) het_json_fail(j, "a file comes twice");
         if (j->rule != NULL) return;
-        memcpy(seen[s->files], key, length + 1);
+        memcpy(seen[*files], key, length + 1);
         for (int i = 0; i < HETI_F_SAVED_OWN; i++)
             if (strcmp(key, heti_f_saved_names[i]) == 0 || (i == 0 && strcmp(key, heti_f_saved_adapter) == 0))
                 needed += 1 << 4 * i;
@@ -5639,22 +5626,22 @@ static void heti_f_state_files(heti_f_state *s, het_json *j) {
 static void heti_f_state_walk(heti_f_state *s, het_json *j) {
     static const char *const heti_f_keys[] = { "format", "step", "options", "files", NULL };
     int i, seen = 0;
-    s->pairs = 0;
+    s->saved.options = 0;
     s->hashes = 0;
     het_json_enter(j, HET_JSON_OBJECT);
     while ((i = heti_t_key(j, heti_f_keys)) >= 0) {
         if (((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
         seen |= 1 << i;
         if (i == 0) het_json_integer(j, &s->format);
-        else if (i == 1) het_json_integer(j, &s->step);
-        else if (i == 2) heti_f_texts_pairs(&s->texts, j, 255, s->pair, &s->pairs);
+        else if (i == 1) het_json_integer(j, &s->saved.step);
+        else if (i == 2) heti_f_texts_pairs(&s->texts, j, 255, s->pair, &s->saved.options);
         else heti_f_state_files(s, j);
         if (i == 0 && j->rule == NULL && s->format != 1)
             het_json_fail(j, "the format of the checkpoint is not 1, which this version reads");
     }
     het_json_end(j);
     if (j->rule == NULL && seen != 15) het_json_fail(j, "lacks format, step, options or files");
-    if (j->rule == NULL && s->step < 0) het_json_fail(j, "step is negative");
+    if (j->rule == NULL && s->saved.step < 0) het_json_fail(j, "step is negative");
 }
 
 /* state.json as a het_saved, for the checkpoint `path`. */
@@ -5665,7 +5652,6 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     het_json j = het_json_start(text, size), again = j;
     char tail[HETI_F_STATE_TAIL + 1];
     const size_t length = size - HETI_F_STATE_TAIL;
-    het_saved *own;
     if (size < HETI_F_STATE_TAIL)
         return HETI_F_WRONG(error, "%s/state.json: %z bytes are too few", path, size);
     heti_f_state_tail(tail, text, length);
@@ -5679,16 +5665,13 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %z bytes", path, arena.used);
     state.texts.kept = 1;
     heti_f_state_walk(&state, &again);
-    *saved = own = state.saved;
-    own->path = heti_f_texts_add(&state.texts, path, strlen(path));
-    own->damaged = heti_f_texts_add(&state.texts, s->damaged.data, s->damaged.used);
-    own->step = state.step;
-    own->files = state.files;
-    own->options = state.pairs;
-    own->option = state.pair;
-    own->disk = *s->disk;
-    own->allocator = *s->allocator;
-    own->block = arena.size;
+    state.saved.path = heti_f_texts_add(&state.texts, path, strlen(path));
+    state.saved.damaged = heti_f_texts_add(&state.texts, s->damaged.data, s->damaged.used);
+    state.saved.disk = *s->disk;
+    state.saved.allocator = *s->allocator;
+    state.saved.block = arena.size;
+    *state.block = state.saved;
+    *saved = state.block;
     return HET_OK;
 }
 
