@@ -1216,10 +1216,9 @@ static void heti_tcp_publish(heti_tcp *m, double now) {
 
 /* What the owners want: new requests, an abort, the end. */
 static void heti_tcp_listen_to_owners(heti_tcp *m) {
-    heti_tcp_list queued;
     heti_tcp_node *node;
     (void)pthread_mutex_lock(&m->lock);
-    queued = m->queued;
+    heti_tcp_list queued = m->queued;
     m->queued.first = m->queued.last = NULL;
     const int ended = m->aborted != HET_OK;
     const int leaving = m->closing;
@@ -1284,12 +1283,11 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
     double seconds = m->next_beat - heti_tcp_now();
     char bytes[64];
     ssize_t got = 0;
-    int asleep;
     if ((m->ended || m->leaving) && seconds > 0.05) seconds = 0.05;
     heti_tcp_watch(&m->polls[0], m->wake_read, POLLIN);
     heti_tcp_watch_peers(m, m->polls + 1);
     (void)pthread_mutex_lock(&m->lock);
-    asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving &&
+    const int asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving &&
         (m->aborted != HET_OK) == m->ended;
     (void)pthread_mutex_unlock(&m->lock);
     (void)pthread_mutex_unlock(&m->turn);
@@ -1352,9 +1350,8 @@ static int64_t heti_tcp_process(void *self) { return HETI_CAST(heti_tcp *, self)
 
 static const char *heti_tcp_last_error(void *self) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
-    const char *text;
     (void)pthread_mutex_lock(&m->lock);
-    text = m->error.text[0] != 0 ? m->error.text : ""; /* never changes once there */
+    const char *text = m->error.text[0] != 0 ? m->error.text : ""; /* never changes once there */
     (void)pthread_mutex_unlock(&m->lock);
     return text;
 }
@@ -1455,11 +1452,10 @@ static het_result heti_tcp_test(void *self, het_request *request, int32_t *done)
 
 static double heti_tcp_silence(void *self, int64_t process) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
-    double heard;
     if (process < 0 || process >= m->processes) return HETI_CAST(double, INFINITY);
     if (process == m->process) return 0;
     (void)pthread_mutex_lock(&m->lock);
-    heard = m->peer[process].heard;
+    const double heard = m->peer[process].heard;
     (void)pthread_mutex_unlock(&m->lock);
     return heti_tcp_now() - heard;
 }
@@ -2140,7 +2136,6 @@ static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint
     const int port = heti_tcp_port_of(m->listener);
     size_t length = HETI_CAST(size_t, snprintf(text, sizeof text, "hetrain-tcp 2 %016llx %d ",
                                                HETI_CAST(unsigned long long, token), m->processes));
-    int f;
     for (int i = 0; i < HETI_TCP_PROOF; i++)
         length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%02x", secret[i]));
     text[length++] = '\n';
@@ -2148,7 +2143,7 @@ static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint
         length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%.255s %d\n", d->host, port));
     else length += heti_tcp_write_addresses(text + length, sizeof text - length, port);
     (void)snprintf(path, sizeof path, "%.1024s.%016llx", d->file, HETI_CAST(unsigned long long, token));
-    f = HETI_TCP_SYSTEM("open", open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const int f = HETI_TCP_SYSTEM("open", open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (f >= 0) {
         const int written = HETI_TCP_SYSTEM("write", write(f, text, length)) == HETI_CAST(ssize_t, length),
                   closed = close(f) == 0;

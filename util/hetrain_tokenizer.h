@@ -659,7 +659,6 @@ static const uint32_t *heti_k_decomposed_run(int place, uint32_t value) {
 static size_t heti_k_decompose(uint32_t point, uint32_t *to) {
     const uint32_t *run = heti_k_decomposed_run(0, point), first = run[0] >> 1, two = run[0] & 1u;
     const uint32_t place = run[1] + (point - first) * (1 + two);
-    size_t made;
     if (point - HETI_K_HANGUL < HETI_K_SYLLABLES) {
         const uint32_t index = point - HETI_K_HANGUL;
         to[0] = 0x1100u + index / 588u;
@@ -672,7 +671,7 @@ static size_t heti_k_decompose(uint32_t point, uint32_t *to) {
         to[0] = (heti_k_normal_of(point) & 255u) << 24 | point;
         return 1;
     }
-    made = heti_k_decompose(heti_k_decompositions[place], to);
+    const size_t made = heti_k_decompose(heti_k_decompositions[place], to);
     return two ? made + heti_k_decompose(heti_k_decompositions[place + 1], to + made) : made;
 }
 
@@ -936,9 +935,8 @@ typedef struct heti_k_found { size_t at; int32_t added, unused; } heti_k_found;
 
 /* The child of `node` by `byte`, 0: none (node 0 is nobody's child). */
 static int32_t heti_k_match_child(const heti_k_matcher *m, int32_t node, unsigned char byte) {
-    size_t slot;
     if (node == 0) return m->root[byte];
-    slot = heti_k_key_slot(m->key, m->slots, (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1, m->seed);
+    const size_t slot = heti_k_key_slot(m->key, m->slots, (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1, m->seed);
     return m->key[slot] != 0 ? m->child[slot] : 0;
 }
 
@@ -1081,11 +1079,10 @@ typedef struct heti_k_source {
 
 /* An error at a byte of the file. */
 static het_result heti_k_bad(const heti_k_source *s, het_result code, size_t at, const char *format, ...) {
-    heti_t_text text;
     va_list arguments;
     if (s->error == NULL) return code;
     (void)heti_t_fail(s->error, code, "tokenizer: byte %d: ", HETI_T_CAST(int64_t, at));
-    text = heti_t_text_behind(s->error->text, sizeof s->error->text);
+    heti_t_text text = heti_t_text_behind(s->error->text, sizeof s->error->text);
     va_start(arguments, format);
     heti_t_format_list(&text, format, arguments);
     va_end(arguments);
@@ -1659,9 +1656,8 @@ static het_result heti_k_read_merge(het_tokenizer *t, const heti_k_source *s, he
 static het_result heti_k_merge_id(het_tokenizer *t, const heti_k_source *s, size_t at, size_t index, size_t from,
                                   size_t length, int32_t *id) {
     char *copy = t->scratch + t->scratch_size;
-    int64_t entry;
     memcpy(copy, t->scratch + from, length);
-    entry = heti_k_model_place(t, copy, length);
+    const int64_t entry = heti_k_model_place(t, copy, length);
     if (entry >= 0) {
         *id = t->token[entry].id;
         return HET_OK;
@@ -1824,7 +1820,6 @@ static het_result heti_k_fill_wrap(het_tokenizer *t, const heti_k_source *s, con
 /* The block is there, and everything in it 0. */
 static het_result heti_k_fill(het_tokenizer *t, const heti_k_source *s, const heti_k_parts *p) {
     heti_t_list room = { NULL, 0, 0 };
-    het_result result;
     int32_t *at;
     const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1);
     memcpy(t->json, s->text, s->length);
@@ -1837,7 +1832,7 @@ static het_result heti_k_fill(het_tokenizer *t, const heti_k_source *s, const he
     for (size_t i = 0; i < HETI_T_CAST(size_t, t->info.vocab); i++) t->info.tokens += t->place[i] >= 0;
     HETI_T_TRY(heti_t_list_room(&room, p->added_count * 2 * sizeof *at + 1, &t->allocator, s->error));
     at = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, room.data));
-    result = heti_k_fill_matcher(t, s, 0, at, at + p->added_count);
+    het_result result = heti_k_fill_matcher(t, s, 0, at, at + p->added_count);
     if (result == HET_OK) result = heti_k_fill_matcher(t, s, 1, at, at + p->added_count);
     heti_t_list_free(&room, &t->allocator);
     return result == HET_OK ? heti_k_fill_wrap(t, s, &p->wrap) : result;
@@ -1849,7 +1844,6 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
     heti_k_parts parts;
     heti_t_arena arena = { NULL, 0, 0 };
     het_tokenizer sizes, *t;
-    het_result result;
     if (text == NULL || tokenizer == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_read: text or tokenizer is NULL");
     memset(&sizes, 0, sizeof sizes);
@@ -1873,7 +1867,7 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
     t = HETI_T_CAST(het_tokenizer *, heti_t_take(&arena, 1, sizeof sizes));
     *t = sizes;
     heti_k_cut(t, &parts, &arena);
-    result = heti_k_fill(t, &s, &parts);
+    het_result result = heti_k_fill(t, &s, &parts);
     if (result == HET_OK) *tokenizer = t;
     else het_tokenizer_free(t);
     return result;
@@ -1885,9 +1879,8 @@ HETRAIN_API het_result het_tokenizer_write(const het_tokenizer *tokenizer, const
 }
 
 HETRAIN_API void het_tokenizer_free(het_tokenizer *tokenizer) {
-    het_allocator allocator;
     if (tokenizer == NULL) return;
-    allocator = tokenizer->allocator;
+    const het_allocator allocator = tokenizer->allocator;
     allocator.free(allocator.user, tokenizer, tokenizer->size);
 }
 
@@ -2119,7 +2112,6 @@ HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, cons
                                             int64_t *count, het_error *error) {
     heti_k_encoder e;
     het_encode_desc d;
-    het_result result;
     int64_t i;
     memset(&d, 0, sizeof d);
     if (desc != NULL) d = *desc;
@@ -2133,7 +2125,7 @@ HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, cons
     e.to = to;
     e.capacity = capacity;
     for (i = 0; d.wrap != HET_NO && i < tokenizer->info.prefixes; i++) heti_k_emit(&e, tokenizer->info.prefix[i]);
-    result = heti_k_encode_text(&e, 0, e.text, length);
+    const het_result result = heti_k_encode_text(&e, 0, e.text, length);
     for (i = 0; d.wrap != HET_NO && i < tokenizer->info.suffixes; i++) heti_k_emit(&e, tokenizer->info.suffix[i]);
     heti_k_encoder_end(&e);
     if (result == HET_OK) *count = e.count;
@@ -2275,13 +2267,12 @@ static het_result heti_k_set_grow(heti_k_set *set, const het_allocator *allocato
 static het_result heti_k_set_add(heti_k_set *set, const void *text, size_t length, size_t *index,
                                  const het_allocator *allocator, het_error *error) {
     heti_k_item item;
-    uint32_t *slot;
     if (set->count * 2 >= set->slots) {
         if (set->count > INT32_MAX / 2)
             return heti_t_fail(error, HET_ERR_LIMIT, "het_tokenizer_train: more than 2^30 different words");
         HETI_T_TRY(heti_k_set_grow(set, allocator, error));
     }
-    slot = HETI_T_ITEMS(set->slot, uint32_t) + heti_k_set_slot(set, text, length);
+    uint32_t *slot = HETI_T_ITEMS(set->slot, uint32_t) + heti_k_set_slot(set, text, length);
     if (*slot == 0) {
         item.at = set->bytes.used;
         item.length = length;
@@ -2349,9 +2340,8 @@ static het_result heti_k_learn_count(heti_k_learner *l, uint32_t at, int64_t cha
     const uint64_t key = HETI_T_CAST(uint64_t, place[at].id) << 32 | HETI_T_CAST(uint64_t, place[place[at].after].id);
     heti_k_pair *pair, fresh;
     heti_k_node node;
-    uint32_t *slot;
     if (HETI_T_COUNT(l->pairs, heti_k_pair) * 2 >= l->slot_count) HETI_T_TRY(heti_k_learn_grow(l));
-    slot = HETI_T_ITEMS(l->slots, uint32_t) + heti_k_learn_slot(l, key);
+    uint32_t *slot = HETI_T_ITEMS(l->slots, uint32_t) + heti_k_learn_slot(l, key);
     if (*slot == 0) {
         fresh.key = key;
         fresh.count = 0;
@@ -2471,12 +2461,11 @@ static het_result heti_k_learn_step(heti_k_learner *l, heti_k_pair *pair, int32_
     const int32_t left = HETI_T_CAST(int32_t, pair->key >> 32), right = HETI_T_CAST(int32_t, pair->key & 0xFFFFFFFFu);
     const size_t number = HETI_T_CAST(size_t, pair - HETI_T_ITEMS(l->pairs, heti_k_pair));
     uint32_t node, *sorted;
-    size_t count;
     l->sorted.used = 0;
     for (node = pair->first; node != HETI_K_NONE; node = HETI_T_ITEMS(l->nodes, const heti_k_node)[node].next)
         HETI_T_TRY(heti_t_list_add(&l->sorted, &HETI_T_ITEMS(l->nodes, const heti_k_node)[node].place, sizeof node,
                                    &l->allocator, l->error));
-    count = l->sorted.used / sizeof node;
+    const size_t count = l->sorted.used / sizeof node;
     pair->first = HETI_K_NONE;
     HETI_T_TRY(heti_t_list_room(&l->sorted, count * sizeof node, &l->allocator, l->error));
     sorted = HETI_T_ITEMS(l->sorted, uint32_t);
@@ -2629,10 +2618,9 @@ static het_result heti_k_learn(heti_k_learner *l, const het_tokenizer_desc *d, c
     heti_k_encoder e;
     het_tokenizer *bare = NULL;
     int32_t byte_id[256];
-    het_result result;
     HETI_T_TRY(heti_k_learn_alphabet(l, d, byte_id));
     HETI_T_TRY(heti_k_learnt(l, d, &bare));
-    result = heti_k_encoder_start(&e, bare, text, &l->allocator, l->error);
+    het_result result = heti_k_encoder_start(&e, bare, text, &l->allocator, l->error);
     e.word = heti_k_count_word;
     e.user = l;
     if (result == HET_OK) result = heti_k_encode_text(&e, 0, e.text, length);
@@ -2647,15 +2635,13 @@ static het_result heti_k_learn(heti_k_learner *l, const het_tokenizer_desc *d, c
 HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const char *text, size_t length,
                                            het_tokenizer **tokenizer, het_error *error) {
     static const char *const heti_k_end_of_text[1] = { "<|endoftext|>" };
-    het_tokenizer_desc d;
     heti_k_learner l;
     heti_t_list *const all[] = { &l.words.bytes, &l.words.entry, &l.words.slot, &l.tokens.bytes, &l.tokens.entry,
                                  &l.tokens.slot, &l.places, &l.pairs, &l.slots, &l.nodes, &l.heap, &l.touched,
                                  &l.sorted, &l.merges, &l.json };
-    het_result result;
     if (desc == NULL || (text == NULL && length > 0) || tokenizer == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_train: a pointer is NULL");
-    d = *desc;
+    het_tokenizer_desc d = *desc;
     if (d.specials == 0) { d.special = heti_k_end_of_text; d.specials = 1; }
     if (d.specials < 0) d.specials = 0;
     if (d.min_count == 0) d.min_count = 2;
@@ -2667,7 +2653,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     l.words.seed = l.tokens.seed = length > 0 ? het_xxh64(text, length, 0) : 0; /* as heti_k_mix says */
     l.error = error;
     HETI_T_TRY(heti_t_choose(&d.allocator, &l.allocator, error, "het_tokenizer_train"));
-    result = heti_k_learn(&l, &d, text, length, tokenizer);
+    het_result result = heti_k_learn(&l, &d, text, length, tokenizer);
     heti_k_lists_free(all, sizeof all / sizeof all[0], &l.allocator);
     return result;
 }
