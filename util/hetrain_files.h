@@ -1422,6 +1422,7 @@ static void heti_f_copy(char *to, size_t capacity, const char *from, size_t leng
 typedef struct heti_f_config {
     het_json json;
     het_error *error;
+    het_result result;                /* of HETI_F_STOP */
     int in;                           /* HETI_F_IN_ bit of the family */
     het_model_desc model;
     size_t at[HETI_F_SETTINGS];       /* by number: where the value of a setting stands, 0: nowhere */
@@ -1433,16 +1434,24 @@ typedef struct heti_f_config {
     size_t rope, rope_size;           /* where the first of two rope objects stands, and its bytes */
 } heti_f_config;
 
-static const char heti_f_config_where[] = "het_model_from_json";
-#define HETI_F_CONFIG_BAD(c, ...) heti_t_fail((c)->error, HET_ERR_FORMAT, "het_model_from_json: " __VA_ARGS__)
+/* An error beside the syntax of c->json. It stops the cursor, so that what follows does nothing, and
+   is the result unless there was one before. */
+#define HETI_F_STOP(c, code, ...)                                                                                 \
+    do {                                                                                                          \
+        if ((c)->json.rule == NULL) (c)->result = heti_t_fail((c)->error, (code), __VA_ARGS__);                   \
+        (void)het_json_fail(&(c)->json, "");                                                                      \
+    } while (0)
 
-static het_result heti_f_config_syntax(heti_f_config *c) {
-    return heti_t_json_result(&c->json, heti_f_config_where, c->error);
+static const char heti_f_config_where[] = "het_model_from_json";
+#define HETI_F_CONFIG_BAD(c, ...) HETI_F_STOP((c), HET_ERR_FORMAT, "het_model_from_json: " __VA_ARGS__)
+
+static het_result heti_f_config_result(const heti_f_config *c) {
+    return c->result != HET_OK ? c->result : heti_t_json_result(&c->json, heti_f_config_where, c->error);
 }
 
-static het_result heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known) {
-    return HETI_F_UNKNOWN(c->error, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value, strlen(value),
-                          known[0] != 0 ? "; supported: " : "", known);
+static void heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known) {
+    HETI_F_STOP(c, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value,
+                strlen(value), known[0] != 0 ? "; supported: " : "", known);
 }
 
 /* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and
@@ -1507,27 +1516,25 @@ static int heti_f_same_value(const char *a, const char *b) {
 }
 
 /* Notes where the value of a setting stands. */
-static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *k) {
+static void heti_f_config_copy(heti_f_config *c, const heti_f_config_key *k) {
     heti_f_value value;
     het_setting s;
     const int64_t n = heti_f_setting(&c->model, k->setting, &s);
     het_json_kind kind = het_json_peek(&c->json);
     const size_t at = c->json.at;
     kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
-    HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) c->as_many |= strcmp(k->setting, "kv_heads") == 0;
-    if (kind == HET_JSON_NULL) return HET_OK;
-    if (kind != k->kind)
-        return HETI_F_CONFIG_BAD(c, "byte %z: %s has a value of the wrong type", at, k->key);
+    if (kind == HET_JSON_NULL) return;
+    if (kind != k->kind) HETI_F_CONFIG_BAD(c, "byte %z: %s has a value of the wrong type", at, k->key);
     if (c->at[n] == 0) c->at[n] = at;
     const heti_f_value before = heti_f_config_value(c, c->at[n]);
-    if (heti_f_same_value(before.text, value.text)) return HET_OK;
-    return HETI_F_CONFIG_BAD(c, "byte %z: %s %s contradicts an earlier key, which gave %s", at, k->key, value.text,
-                             before.text);
+    if (!heti_f_same_value(before.text, value.text))
+        HETI_F_CONFIG_BAD(c, "byte %z: %s %s contradicts an earlier key, which gave %s", at, k->key, value.text,
+                          before.text);
 }
 
 /* A choice or a number that is not negative. */
-static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k) {
+static void heti_f_config_say(heti_f_config *c, const heti_f_config_key *k) {
     int64_t *said = &c->said[k->special];
     int truth = 0;
     if (het_json_peek(&c->json) == HET_JSON_NULL && het_json_null(&c->json))
@@ -1535,19 +1542,17 @@ static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k
     else if (k->kind == HET_JSON_NUMBER && het_json_integer(&c->json, said) && *said < 0)
         het_json_fail(&c->json, "a number that is not negative was expected");
     else if (k->kind == HET_JSON_BOOL && het_json_boolean(&c->json, &truth)) *said = truth;
-    return heti_f_config_syntax(c);
 }
 
-static het_result heti_f_config_architecture(heti_f_config *c, const char *value) {
+static void heti_f_config_architecture(heti_f_config *c, const char *value) {
     const char *known = heti_f_family_of(&c->model)->architecture;
     const size_t stem = strlen(known) - strlen("ForCausalLM");
-    if (strcmp(value, known) == 0) return HET_OK;
-    if (strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0) return HET_OK;
-    return heti_f_config_unsupported(c, "architectures", value, known);
+    const int headless = strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0;
+    if (!headless && strcmp(value, known) != 0) heti_f_config_unsupported(c, "architectures", value, known);
 }
 
 /* One word of a key. What was said before must be the same. */
-static het_result heti_f_config_word(heti_f_config *c, const heti_f_config_key *k, const char *value) {
+static void heti_f_config_word(heti_f_config *c, const heti_f_config_key *k, const char *value) {
     const heti_f_word *w = heti_f_words, *end = w + HETI_F_WORDS;
     int64_t *said = &c->said[k->special];
     char known[80];
@@ -1557,66 +1562,60 @@ static het_result heti_f_config_word(heti_f_config *c, const heti_f_config_key *
         if (strcmp(w->word, value) == 0) break;
         if (!w->untold) heti_t_format(&t, t.length > 0 ? ", %s" : "%s", w->word);
     }
-    if (w == end) return heti_f_config_unsupported(c, k->key, value, known);
-    if (*said >= 0 && *said != w->value && k->special == HETI_F_LAYER_TYPES)
-        return heti_f_config_unsupported(c, k->key, "that differ between layers", "");
-    if (*said >= 0 && *said != w->value)
-        return HETI_F_CONFIG_BAD(c, "%s %s contradicts an earlier one", k->key, value);
-    *said = w->value;
+    if (w == end) heti_f_config_unsupported(c, k->key, value, known);
+    else if (*said >= 0 && *said != w->value && k->special == HETI_F_LAYER_TYPES)
+        heti_f_config_unsupported(c, k->key, "that differ between layers", "");
+    else if (*said >= 0 && *said != w->value)
+        HETI_F_CONFIG_BAD(c, "%s %s contradicts an earlier one", k->key, value);
+    else *said = w->value;
     c->rope_types += k->special == HETI_F_ROPE_TYPE;
-    return HET_OK;
 }
 
 /* A word, a list of words, or null. */
-static het_result heti_f_config_words(heti_f_config *c, const heti_f_config_key *k) {
+static void heti_f_config_words(heti_f_config *c, const heti_f_config_key *k) {
+    const int list = k->kind == HET_JSON_ARRAY;
     heti_f_value value;
-    if (het_json_peek(&c->json) == HET_JSON_NULL && het_json_null(&c->json)) return heti_f_config_syntax(c);
-    if (k->kind == HET_JSON_STRING) {
-        if (heti_f_scalar(&c->json, value.text, sizeof value.text) != HET_JSON_ERROR)
-            return heti_f_config_word(c, k, value.text);
-    } else if (het_json_enter(&c->json, HET_JSON_ARRAY)) {
-        while (het_json_next(&c->json, NULL, 0, NULL)) {
-            if (heti_f_scalar(&c->json, value.text, sizeof value.text) == HET_JSON_ERROR) break;
-            HETI_T_TRY(k->special == HETI_F_ARCHITECTURES ? heti_f_config_architecture(c, value.text)
-                                                          : heti_f_config_word(c, k, value.text));
-        }
+    if (het_json_peek(&c->json) == HET_JSON_NULL && het_json_null(&c->json)) return;
+    if (list) het_json_enter(&c->json, HET_JSON_ARRAY);
+    for (int i = 0; list ? het_json_next(&c->json, NULL, 0, NULL) : i == 0; i++) {
+        (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
+        if (k->special == HETI_F_ARCHITECTURES) heti_f_config_architecture(c, value.text);
+        else heti_f_config_word(c, k, value.text);
     }
-    return heti_f_config_syntax(c);
 }
 
-static het_result heti_f_config_object(heti_f_config *c, int in);
+static void heti_f_config_object(heti_f_config *c, int in);
 static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral);
 
 /* rope_scaling or rope_parameters. Where both say something transformers reads the first alone, so
    they must be the same. What scales the frequencies means nothing without a type. */
-static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
+static void heti_f_config_rope_object(heti_f_config *c, const char *key) {
     const het_json start = c->json;
-    if (heti_f_config_is_neutral(c, HETI_F_IS_NONE)) return heti_f_config_syntax(c);
+    if (heti_f_config_is_neutral(c, HETI_F_IS_NONE)) return;
     c->json = start;
-    HETI_T_TRY(heti_f_config_object(c, HETI_F_IN_ROPE));
+    heti_f_config_object(c, HETI_F_IN_ROPE);
     const size_t size = c->json.at - start.at;
     if (c->rope != 0 && (size != c->rope_size || memcmp(start.text + start.at, start.text + c->rope, size) != 0))
-        return heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "what the other rope settings say");
+        heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "what the other rope settings say");
     c->rope = start.at;
     c->rope_size = size;
-    if (c->rope_types > 0 || c->rope_scales == 0) return HET_OK;
-    return heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "with rope_type default or llama3");
+    if (c->rope_types == 0 && c->rope_scales > 0)
+        heti_f_config_unsupported(c, key, heti_f_raw(c, start.at).text, "with rope_type default or llama3");
 }
 
-static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *k) {
-    if (k->special == HETI_F_COPY) return heti_f_config_copy(c, k);
-    if (k->special == HETI_F_ROPE) return heti_f_config_rope_object(c, k->key);
+static void heti_f_config_take(heti_f_config *c, const heti_f_config_key *k) {
     if (k->special == HETI_F_OWN) c->own = c->json.at;
-    if (k->special == HETI_F_OWN || k->special == HETI_F_MODEL_TYPE) { /* read after, and before, everything else */
+    if (k->special == HETI_F_OWN || k->special == HETI_F_MODEL_TYPE) /* read after, and before, everything else */
         het_json_skip(&c->json);
-        return heti_f_config_syntax(c);
-    }
-    return k->kind == HET_JSON_NUMBER || k->kind == HET_JSON_BOOL ? heti_f_config_say(c, k) : heti_f_config_words(c, k);
+    else if (k->special == HETI_F_COPY) heti_f_config_copy(c, k);
+    else if (k->special == HETI_F_ROPE) heti_f_config_rope_object(c, k->key);
+    else if (k->kind == HET_JSON_NUMBER || k->kind == HET_JSON_BOOL) heti_f_config_say(c, k);
+    else heti_f_config_words(c, k);
 }
 
 /* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are
    stepped over. */
-static het_result heti_f_config_object(heti_f_config *c, int in) {
+static void heti_f_config_object(heti_f_config *c, int in) {
     uint64_t seen = 0;
     char key[64];
     size_t length = 0;
@@ -1627,22 +1626,20 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
             if ((heti_f_config_keys[i].families & in) != 0 && heti_t_is(key, length, heti_f_config_keys[i].key)) break;
         if (i == HETI_F_CONFIG_KEYS) {
             if (in == HETI_F_IN_ROPE && het_json_peek(&c->json) == HET_JSON_OBJECT)
-                return heti_f_config_unsupported(c, "rope settings by layer type:", key, "");
+                heti_f_config_unsupported(c, "rope settings by layer type:", key, "");
             c->rope_scales += in == HETI_F_IN_ROPE;
             het_json_skip(&c->json);
             continue;
         }
-        if (((seen >> i) & 1) != 0)
-            return HETI_F_CONFIG_BAD(c, "byte %z: %s occurs twice", c->json.at, key);
+        if (((seen >> i) & 1) != 0) HETI_F_CONFIG_BAD(c, "byte %z: %s occurs twice", c->json.at, key);
         seen |= UINT64_C(1) << i;
         c->rope_scales += in == HETI_F_IN_ROPE && strncmp(key, "rope_t", 6) != 0 && strncmp(key, "partial", 7) != 0;
-        HETI_T_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
+        heti_f_config_take(c, &heti_f_config_keys[i]);
     }
-    return heti_f_config_syntax(c);
 }
 
 /* First pass: the family, which says what the other keys mean, and the syntax of the whole text. */
-static het_result heti_f_config_family(heti_f_config *c) {
+static void heti_f_config_family(heti_f_config *c) {
     static const char *const heti_f_keys[] = { "model_type", NULL };
     char type[64] = "";
     const char *base = type;
@@ -1652,16 +1649,14 @@ static het_result heti_f_config_family(heti_f_config *c) {
         if (het_json_peek(&c->json) != HET_JSON_STRING) het_json_skip(&c->json);
         else count += heti_f_scalar(&c->json, type, sizeof type) == HET_JSON_STRING;
     het_json_end(&c->json);
-    HETI_T_TRY(heti_f_config_syntax(c));
     if (count != 1)
-        return HETI_F_CONFIG_BAD(c, "%s", count > 0 ? "model_type occurs twice" : "model_type is missing");
+        HETI_F_CONFIG_BAD(c, "%s", count > 0 ? "model_type occurs twice" : "model_type is missing");
     if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
     for (int i = 0; i < HETI_F_FAMILIES; i++)
         if (strcmp(heti_f_families[i].type, base) == 0) c->model.family = HETI_T_CAST(het_family, HET_GPT2 + i);
     if (c->model.family < HET_GPT2)
-        return heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
-    c->in = heti_f_in(&c->model);
-    return HET_OK;
+        heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
+    else c->in = heti_f_in(&c->model);
 }
 
 /* Where the value of a setting stands. */
@@ -1671,7 +1666,7 @@ static size_t *heti_f_config_place(heti_f_config *c, const char *setting) {
 }
 
 /* What several keys decide together. */
-static het_result heti_f_config_window(heti_f_config *c) {
+static void heti_f_config_window(heti_f_config *c) {
     const int64_t types = c->said[HETI_F_LAYER_TYPES], window = c->said[HETI_F_WINDOW];
     const int64_t layers_full = c->said[HETI_F_WINDOW_LAYERS] < 0 ? 28 : c->said[HETI_F_WINDOW_LAYERS];
     int sliding = (c->in & HETI_F_IN_QWEN) != 0 && c->said[HETI_F_USE_WINDOW] > 0 && window != 0;
@@ -1679,62 +1674,59 @@ static het_result heti_f_config_window(heti_f_config *c) {
     int64_t layers = 0;
     (void)het_json_integer(&j, &layers); /* what is no integer is refused later */
     if (types == HETI_F_ALL_SLIDING && !sliding)
-        return HETI_F_CONFIG_BAD(c, "layer_types says sliding_attention, use_sliding_window does not");
+        HETI_F_CONFIG_BAD(c, "layer_types says sliding_attention, use_sliding_window does not");
     if (types == HETI_F_ALL_FULL) sliding = 0;
-    if (!sliding || (types < 0 && layers_full >= layers)) return HET_OK;
+    if (!sliding || (types < 0 && layers_full >= layers)) return;
     if (types < 0 && layers_full > 0)
-        return heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
+        heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
     c->model.window = window < 0 ? 4096 : window; /* as 28 above a default of transformers */
-    return HET_OK;
 }
 
-static het_result heti_f_config_biases(heti_f_config *c) {
+static void heti_f_config_biases(heti_f_config *c) {
     const int attention = c->said[HETI_F_ATTENTION_BIAS] > 0, mlp = c->said[HETI_F_MLP_BIAS] > 0;
     if (c->in == HETI_F_IN_NEOX && c->said[HETI_F_ATTENTION_BIAS] == 0)
-        return heti_f_config_unsupported(c, "attention_bias", "false", "true");
-    if (c->in == HETI_F_IN_QWEN3 && attention) return heti_f_config_unsupported(c, "attention_bias", "true", "false");
-    if (c->in != HETI_F_IN_LLAMA) return HET_OK;
+        heti_f_config_unsupported(c, "attention_bias", "false", "true");
+    if (c->in == HETI_F_IN_QWEN3 && attention) heti_f_config_unsupported(c, "attention_bias", "true", "false");
+    if (c->in != HETI_F_IN_LLAMA) return;
     if (attention != mlp)
-        return heti_f_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
+        heti_f_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
     c->model.qkv_bias = c->model.linear_bias = attention ? HET_YES : HET_NO;
-    return HET_OK;
 }
 
-static het_result heti_f_config_rope(heti_f_config *c) {
+static void heti_f_config_rope(heti_f_config *c) {
     static const char *const heti_f_scaling[] = { "rotary_factor", "rotary_low", "rotary_high", "rotary_original" };
     const size_t part = *heti_f_config_place(c, "rotary_fraction");
     const heti_f_value fraction = heti_f_config_value(c, part);
     if ((c->in & HETI_F_IN_GATED) != 0 && part != 0 && !heti_f_same_value(fraction.text, "1"))
-        return heti_f_config_unsupported(c, "partial_rotary_factor", fraction.text, "1");
+        heti_f_config_unsupported(c, "partial_rotary_factor", fraction.text, "1");
     for (int i = 0; i < 4; i++) {
         if (c->said[HETI_F_ROPE_TYPE] != HETI_F_ROPE_LLAMA3) *heti_f_config_place(c, heti_f_scaling[i]) = 0;
         else if (i < 3 && *heti_f_config_place(c, heti_f_scaling[i]) == 0)
-            return HETI_F_CONFIG_BAD(c, "rope_type llama3 needs factor, low_freq_factor and high_freq_factor");
+            HETI_F_CONFIG_BAD(c, "rope_type llama3 needs factor, low_freq_factor and high_freq_factor");
     }
-    return HET_OK;
 }
 
 /* Absent keys mean what transformers' configuration classes mean, which is not always this
    library's default. */
-static het_result heti_f_config_defaults(heti_f_config *c) {
+static void heti_f_config_defaults(heti_f_config *c) {
     static const char *const heti_f_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
     het_model_desc *m = &c->model;
     for (int i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++)
         if (*heti_f_config_place(c, heti_f_needed[i]) == 0)
-            return HETI_F_CONFIG_BAD(c, "%s is missing", heti_f_key_of(c->in, heti_f_needed[i]));
+            HETI_F_CONFIG_BAD(c, "%s is missing", heti_f_key_of(c->in, heti_f_needed[i]));
     if ((c->in & HETI_F_IN_QWEN) != 0 && !c->as_many) m->kv_heads = 32;
     if (c->in == HETI_F_IN_QWEN3) m->head_size = 128;
     m->norm_epsilon = (c->in & HETI_F_IN_GATED) != 0 ? 1e-6f : 1e-5f;
     m->rotary_theta = 10000.0f;
     if (c->said[HETI_F_ACT] >= 0) m->activation = HETI_T_CAST(het_activation, c->said[HETI_F_ACT]);
-    HETI_T_TRY(heti_f_config_window(c));
-    HETI_T_TRY(heti_f_config_biases(c));
-    return heti_f_config_rope(c);
+    heti_f_config_window(c);
+    heti_f_config_biases(c);
+    heti_f_config_rope(c);
 }
 
 /* "hetrain": {setting: value}, what het_model_to_json adds where Hugging Face has no key. It
    overrides. */
-static het_result heti_f_config_own(heti_f_config *c) {
+static void heti_f_config_own(heti_f_config *c) {
     uint64_t given = 0;
     char key[32];
     heti_f_value value;
@@ -1744,15 +1736,15 @@ static het_result heti_f_config_own(heti_f_config *c) {
     het_json_enter(&c->json, HET_JSON_OBJECT);
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         const int64_t n = length < sizeof key ? heti_f_setting(&c->model, key, &s) : -1;
-        if (n < 0 || ((given >> n) & 1) != 0)
-            return HETI_F_CONFIG_BAD(c, "byte %z: %s key %q in \"hetrain\"", c->json.at, n < 0 ? "unknown" : "repeated",
-                                     key, heti_t_shown(length, sizeof key));
+        if (n < 0 || ((given >> n) & 1) != 0) {
+            HETI_F_CONFIG_BAD(c, "byte %z: %s key %q in \"hetrain\"", c->json.at, n < 0 ? "unknown" : "repeated", key,
+                              heti_t_shown(length, sizeof key));
+            return;
+        }
         given |= UINT64_C(1) << n;
         c->at[n] = c->json.at;
         (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
-        HETI_T_TRY(heti_f_config_syntax(c));
     }
-    return heti_f_config_syntax(c);
 }
 
 /* What the file says goes over the defaults; then the model is completed. */
@@ -1804,7 +1796,7 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral) {
 }
 
 /* Once more over the top level: what else there is must leave the model as it is. */
-static het_result heti_f_config_foreign(heti_f_config *c) {
+static void heti_f_config_foreign(heti_f_config *c) {
     const int foreigns = HETI_T_CAST(int, sizeof heti_f_foreigns / sizeof heti_f_foreigns[0]);
     char key[64] = " "; /* and a blank behind, as in the table */
     size_t length = 0, at;
@@ -1823,10 +1815,9 @@ static het_result heti_f_config_foreign(heti_f_config *c) {
             het_json_skip(&c->json);
         } else if (!heti_f_config_is_neutral(c, heti_f_foreigns[i].neutral)) {
             key[end] = 0;
-            return heti_f_config_unsupported(c, key + 1, heti_f_raw(c, at).text, "");
+            heti_f_config_unsupported(c, key + 1, heti_f_raw(c, at).text, "");
         }
     }
-    return heti_f_config_syntax(c);
 }
 
 HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error) {
@@ -1836,13 +1827,16 @@ HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_
     memset(c.said, -1, sizeof c.said);
     c.json = het_json_start(text, length);
     c.error = error;
-    HETI_T_TRY(heti_f_config_family(&c));
+    heti_f_config_family(&c);
+    HETI_T_TRY(heti_f_config_result(&c));
     c.json = het_json_start(text, length);
-    HETI_T_TRY(heti_f_config_object(&c, c.in));
-    HETI_T_TRY(heti_f_config_defaults(&c));
-    if (c.own != 0) HETI_T_TRY(heti_f_config_own(&c));
+    heti_f_config_object(&c, c.in);
+    heti_f_config_defaults(&c);
+    if (c.own != 0) heti_f_config_own(&c);
+    HETI_T_TRY(heti_f_config_result(&c));
     HETI_T_TRY(heti_f_config_model(&c));
-    HETI_T_TRY(heti_f_config_foreign(&c));
+    heti_f_config_foreign(&c);
+    HETI_T_TRY(heti_f_config_result(&c));
     *model = c.model;
     return HET_OK;
 }
@@ -4385,14 +4379,10 @@ typedef struct heti_f_peft {
     char *base;
     size_t capacity;
     het_error *error;
+    het_result result;                /* of HETI_F_STOP */
 } heti_f_peft;
 
-static const char heti_f_peft_name[] = "adapter_config.json";
-#define HETI_F_PEFT_BAD(p, code, ...) heti_t_fail((p)->error, (code), "adapter_config.json: " __VA_ARGS__)
-
-static het_result heti_f_peft_syntax(const heti_f_peft *p) {
-    return heti_t_json_result(&p->json, heti_f_peft_name, p->error);
-}
+#define HETI_F_PEFT_BAD(p, code, ...) HETI_F_STOP((p), (code), "adapter_config.json: " __VA_ARGS__)
 
 /* Whether a module of this name is meant by `target`: the name or its last parts. */
 static int heti_f_meant(const char *name, const char *target, size_t length) {
@@ -4403,66 +4393,59 @@ static int heti_f_meant(const char *name, const char *target, size_t length) {
 
 /* The targets meant by one of target_modules or by a key of a pattern, of which there must be one.
    A full name means one layer alone: that is counted, unless named is NULL. */
-static het_result heti_f_peft_module(heti_f_peft *p, const char name[96], size_t length, const char *where,
-                                     int64_t *targets, int64_t *named) {
-    int64_t layer;
-    *targets = 0;
+static int64_t heti_f_peft_module(heti_f_peft *p, const char name[96], size_t length, const char *where,
+                                  int64_t *named) {
+    int64_t targets = 0, layer;
     for (int i = 0; i < HETI_F_NAMES && strlen(name) == length; i++) {
         const heti_f_named *row = &heti_f_names[i];
         if ((row->families & heti_f_in(p->model)) == 0 || row->targets == 0) continue;
         const int whole = heti_f_is_called(name, length, row->name, &layer);
         if (!whole && !heti_f_meant(heti_f_module_name(row), name, length)) continue;
-        *targets |= row->targets;
+        targets |= row->targets;
         if (named != NULL) named[i] += whole;
     }
-    if (*targets != 0) return HET_OK;
-    return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s: %q is no matrix of this family's layers", where, name,
-                           heti_t_shown(length, 96));
+    if (targets == 0)
+        HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s: %q is no matrix of this family's layers", where, name,
+                        heti_t_shown(length, 96));
+    return targets;
 }
 
 /* A list of modules, or "all-linear". */
-static het_result heti_f_peft_modules(heti_f_peft *p) {
+static void heti_f_peft_modules(heti_f_peft *p) {
     char name[96];
     size_t length = 0;
-    int64_t targets = 0;
     if (het_json_peek(&p->json) == HET_JSON_STRING) {
         if (het_json_string(&p->json, name, sizeof name, &length) && heti_t_is(name, length, "all-linear"))
             p->targets = HET_LORA_ALL;
-        else if (p->json.rule == NULL)
-            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules is a pattern; a list of names is needed");
-        return heti_f_peft_syntax(p);
+        else HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules is a pattern; a list of names is needed");
+        return;
     }
     het_json_enter(&p->json, HET_JSON_ARRAY);
-    while (het_json_next(&p->json, NULL, 0, NULL)) {
-        if (!het_json_string(&p->json, name, sizeof name, &length)) break;
-        HETI_T_TRY(heti_f_peft_module(p, name, length, "target_modules", &targets, p->named));
-        p->targets |= targets;
-    }
-    return heti_f_peft_syntax(p);
+    while (het_json_next(&p->json, NULL, 0, NULL))
+        if (het_json_string(&p->json, name, sizeof name, &length))
+            p->targets |= heti_f_peft_module(p, name, length, "target_modules", p->named);
 }
 
 /* rank_pattern and alpha_pattern: numbers for some of the modules. */
-static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_patterns *found) {
+static void heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_patterns *found) {
     char name[96];
     size_t length = 0;
-    int64_t targets = 0;
     double value = 0;
-    if (het_json_peek(&p->json) == HET_JSON_NULL && het_json_null(&p->json)) return heti_f_peft_syntax(p);
+    if (het_json_peek(&p->json) == HET_JSON_NULL && het_json_null(&p->json)) return;
     het_json_enter(&p->json, HET_JSON_OBJECT);
     while (het_json_next(&p->json, name, sizeof name, &length)) {
-        HETI_T_TRY(heti_f_peft_module(p, name, length, where, &targets, NULL));
+        const int64_t targets = heti_f_peft_module(p, name, length, where, NULL);
         if (!het_json_real(&p->json, &value)) break;
         if (targets == HETI_F_QKV) { found->joint = value; continue; }
         if (found->other == 0 || value < found->least) found->least = value;
         if (found->other == 0 || value > found->most) found->most = value;
         found->other = 1;
     }
-    return heti_f_peft_syntax(p);
 }
 
 /* A setting that would change what is computed may be there only as null, false, "none", [] or
    {}. */
-static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
+static void heti_f_peft_unset(heti_f_peft *p, const char *key) {
     const het_json_kind kind = het_json_peek(&p->json);
     char text[8];
     size_t length = 0;
@@ -4477,8 +4460,7 @@ static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
     } else {
         set = het_json_skip(&p->json) && kind != HET_JSON_NULL;
     }
-    HETI_T_TRY(heti_f_peft_syntax(p));
-    return set ? HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s is set; plain low-rank factors are read", key) : HET_OK;
+    if (set) HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "%s is set; plain low-rank factors are read", key);
 }
 
 /* Keys that are read, by these numbers, and behind them those that must be unset. */
@@ -4493,7 +4475,7 @@ static const char *const heti_f_peft_keys[] = {
 
 /* How the factors began. Words that are not here (pissa, corda, olora, loftq) mean that a part of
    the weights went into them, which PEFT takes off the weights each time it loads the factors. */
-static het_result heti_f_peft_start(heti_f_peft *p) {
+static void heti_f_peft_start(heti_f_peft *p) {
     static const char *const heti_f_plain[] = { "gaussian", "eva", "orthogonal", "mica", "lora_ga", NULL };
     const het_json_kind kind = het_json_peek(&p->json);
     char word[24];
@@ -4502,35 +4484,33 @@ static het_result heti_f_peft_start(heti_f_peft *p) {
     if (kind == HET_JSON_NULL) het_json_null(&p->json);
     else if (kind != HET_JSON_STRING) het_json_boolean(&p->json, &i);
     else if (het_json_string(&p->json, word, sizeof word, &length))
-        for (; !heti_t_is(word, length, heti_f_plain[i]); i++)
-            if (heti_f_plain[i + 1] == NULL)
-                return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "init_lora_weights is %q: weights change, too", word,
-                                       heti_t_shown(length, sizeof word));
-    return heti_f_peft_syntax(p);
+        while (heti_f_plain[i] != NULL && !heti_t_is(word, length, heti_f_plain[i])) i++;
+    if (heti_f_plain[i] == NULL)
+        HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "init_lora_weights is %q: weights change, too", word,
+                        heti_t_shown(length, sizeof word));
 }
 
-static het_result heti_f_peft_value(heti_f_peft *p, int key) {
+static void heti_f_peft_value(heti_f_peft *p, int key) {
     char text[16];
     size_t size = 0;
     switch (key) {
     case HETI_F_PEFT_TYPE:
         if (het_json_string(&p->json, text, sizeof text, &size) && !heti_t_is(text, size, "LORA"))
-            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "peft_type is %q, known is \"LORA\"", text,
-                                   heti_t_shown(size, sizeof text));
+            HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "peft_type is %q, known is \"LORA\"", text,
+                            heti_t_shown(size, sizeof text));
         break;
     case HETI_F_PEFT_RANK: het_json_integer(&p->json, &p->rank); break;
     case HETI_F_PEFT_ALPHA: het_json_real(&p->json, &p->alpha); break;
-    case HETI_F_PEFT_MODULES: return heti_f_peft_modules(p);
-    case HETI_F_PEFT_RANKS: return heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->ranks);
-    case HETI_F_PEFT_ALPHAS: return heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->alphas);
+    case HETI_F_PEFT_MODULES: heti_f_peft_modules(p); break;
+    case HETI_F_PEFT_RANKS: heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->ranks); break;
+    case HETI_F_PEFT_ALPHAS: heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->alphas); break;
     case HETI_F_PEFT_BASE:
         if (p->base == NULL || het_json_peek(&p->json) != HET_JSON_STRING) het_json_skip(&p->json);
         else het_json_string(&p->json, p->base, p->capacity, &size);
         break;
-    case HETI_F_PEFT_START: return heti_f_peft_start(p);
-    default: return heti_f_peft_unset(p, heti_f_peft_keys[key]);
+    case HETI_F_PEFT_START: heti_f_peft_start(p); break;
+    default: heti_f_peft_unset(p, heti_f_peft_keys[key]); break;
     }
-    return heti_f_peft_syntax(p);
 }
 
 static int heti_f_real_is(double a, double b) { return a >= b && a <= b; }
@@ -4539,24 +4519,22 @@ static int heti_f_real_near(double a, double b) { return a >= b * (1 - 1e-6) && 
 
 /* One rank and one scale for all; q, k and v in one module may have three times the rank, with
    three times alpha. */
-static het_result heti_f_peft_check(const heti_f_peft *p) {
+static void heti_f_peft_check(heti_f_peft *p) {
     const double rank = HETI_T_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
     const double joint_alpha = p->alphas.joint > 0 ? p->alphas.joint : p->alpha;
     if (p->rank < 1 || !(p->alpha > 0))
-        return HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "r is %d; r and lora_alpha must be there and above 0", p->rank);
-    if (p->targets == 0)
-        return HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "target_modules is missing or empty");
+        HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "r is %d; r and lora_alpha must be there and above 0", p->rank);
+    if (p->targets == 0) HETI_F_PEFT_BAD(p, HET_ERR_FORMAT, "target_modules is missing or empty");
     for (int i = 0; i < HETI_F_NAMES; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
-            return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules names %s in %d layers of %d",
-                                   heti_f_module_name(&heti_f_names[i]), p->named[i], p->model->layers);
+            HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "target_modules names %s in %d layers of %d",
+                            heti_f_module_name(&heti_f_names[i]), p->named[i], p->model->layers);
     if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
         (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
-        return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "rank_pattern: not all modules have rank %d", p->rank);
+        HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "rank_pattern: not all modules have rank %d", p->rank);
     if ((p->alphas.other && !(heti_f_real_is(p->alphas.least, p->alpha) && heti_f_real_is(p->alphas.most, p->alpha))) ||
         !heti_f_real_near(joint_alpha * rank, p->alpha * joint))
-        return HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "alpha_pattern: not all modules have the same alpha / r");
-    return HET_OK;
+        HETI_F_PEFT_BAD(p, HET_ERR_UNSUPPORTED, "alpha_pattern: not all modules have the same alpha / r");
 }
 
 HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model, char *base,
@@ -4572,10 +4550,11 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     if (p.base != NULL) p.base[0] = 0;
     p.json = het_json_start(text, length);
     het_json_enter(&p.json, HET_JSON_OBJECT);
-    while ((key = heti_t_key(&p.json, heti_f_peft_keys)) >= 0) HETI_T_TRY(heti_f_peft_value(&p, key));
+    while ((key = heti_t_key(&p.json, heti_f_peft_keys)) >= 0) heti_f_peft_value(&p, key);
     het_json_end(&p.json);
-    HETI_T_TRY(heti_f_peft_syntax(&p));
-    HETI_T_TRY(heti_f_peft_check(&p));
+    heti_f_peft_check(&p);
+    if (p.result != HET_OK) return p.result;
+    HETI_T_TRY(heti_t_json_result(&p.json, "adapter_config.json", error));
     het_model_desc changed = *model;
     changed.lora_rank = p.rank;
     changed.lora_alpha = HETI_T_CAST(float, p.alpha);
