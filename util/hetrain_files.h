@@ -911,16 +911,14 @@ static het_result heti_f_header_table(const heti_f_header *h, int64_t most, cons
                                       het_safetensors **file) {
     heti_f_table t = HETI_T_ZEROS;
     char key[16];
-    het_safetensor *list = NULL;
-    size_t bytes;
     het_result result;
     t.texts.at = key;
     t.texts.left = sizeof key;
     HETI_T_TRY(heti_f_header_walk(h, most, &t, NULL));
     t.texts.bytes += 16; /* "__metadata__" as a key passes through */
     HETI_T_TRY(heti_f_table_start(&t, allocator, h->error));
-    bytes = HETI_T_CAST(size_t, t.tensors) * sizeof *list + 1; /* at most 3 times the header */
-    list = HETI_T_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
+    const size_t bytes = HETI_T_CAST(size_t, t.tensors) * sizeof(het_safetensor) + 1; /* at most 3 times the header */
+    het_safetensor *list = HETI_T_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
     if (list == NULL)
         result = heti_t_fail(h->error, HET_ERR_OOM, "%z bytes for descriptions of %d tensors: out of memory", bytes - 1,
                              t.tensors);
@@ -2166,15 +2164,13 @@ static het_result heti_f_directory_finish(void *user, het_writer *writer, int ke
 HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *allocator, het_folder *folder,
                                        het_error *error) {
     het_allocator own;
-    heti_f_directory *d;
-    size_t length, size;
     if (path == NULL || folder == NULL || path[0] == 0)
         return HETI_F_BAD(error, "het_folder_open: path or folder is NULL, or path is empty");
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_folder_open"));
-    length = strlen(path);
+    size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
-    size = sizeof *d + length;
-    d = HETI_T_CAST(heti_f_directory *, own.alloc(own.user, size, 16));
+    const size_t size = sizeof(heti_f_directory) + length;
+    heti_f_directory *d = HETI_T_CAST(heti_f_directory *, own.alloc(own.user, size, 16));
     if (d == NULL) return heti_t_fail(error, HET_ERR_OOM, "het_folder_open: %s: out of memory", path);
     d->allocator = own;
     d->size = size;
@@ -2780,20 +2776,20 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     }
 }
 
-/* "n,-3,12": one exponent a parameter, n where there is none yet. */
-static void heti_f_text_exponents(heti_t_text *t, const het_ctx *ctx) {
-    heti_f_text_key(t, "exponents");
+static void heti_f_text_state(heti_t_text *t, const het_ctx *ctx) {
+    het_loss_history recent;
+    heti_f_text_made(t, ctx);
+    heti_f_text_meta(t, "hetrain_state", HETI_F_STATE_VERSION);
+    heti_f_text_meta(t, "step", "%d", het_get_step(ctx));
+    heti_f_text_options(t, ctx);
+    heti_f_text_key(t, "exponents"); /* "n,-3,12": one a parameter, n where there is none yet */
     for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         const int32_t x = heti_f_parameter(ctx, i).exponent;
         if (i > 0) heti_t_char(t, ',');
         if (x == HETRAIN_NO_EXPONENT) heti_t_char(t, 'n');
         else heti_t_integer(t, x);
     }
-}
-
-/* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
-static void heti_f_text_recent(heti_t_text *t, const het_ctx *ctx) {
-    het_loss_history recent;
+    /* the bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn */
     het_get_loss_history(ctx, &recent);
     heti_f_text_key(t, "recent");
     for (int64_t i = 0; i < 2 * recent.count; i++) {
@@ -2801,15 +2797,6 @@ static void heti_f_text_recent(heti_t_text *t, const het_ctx *ctx) {
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
         heti_t_hex(t, bits);
     }
-}
-
-static void heti_f_text_state(heti_t_text *t, const het_ctx *ctx) {
-    heti_f_text_made(t, ctx);
-    heti_f_text_meta(t, "hetrain_state", HETI_F_STATE_VERSION);
-    heti_f_text_meta(t, "step", "%d", het_get_step(ctx));
-    heti_f_text_options(t, ctx);
-    heti_f_text_exponents(t, ctx);
-    heti_f_text_recent(t, ctx);
 }
 
 typedef struct heti_f_pairs {
@@ -5491,39 +5478,52 @@ static int heti_f_offer_before(const heti_f_seeker *s, const heti_f_offer *a, co
 
 /* ---- proving ---- */
 
-/* Reads block number `block` and proves it. */
-static het_result heti_f_read_block(const het_disk *d, const het_saved_file *f, void *file, const char *path,
-                                    uint64_t block, char *to, het_error *error) {
-    const uint64_t at = block * HETI_F_SAVED_BLOCK;
-    const size_t size = heti_f_block_size(f->size, at);
-    HETI_T_TRY(heti_f_disk_read(d, file, path, at, to, size, error));
-    const uint64_t hash = het_xxh64(to, size, 0);
-    if (hash == f->hash[block]) return HET_OK;
-    return HETI_F_WRONG(error, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at, at + size - 1,
-                        heti_f_hex_of(hash).text, heti_f_hex_of(f->hash[block]).text);
-}
+/* A file of a checkpoint while it is read, block by block. */
+typedef struct heti_f_proven {
+    const het_saved *saved;
+    const het_saved_file *file;
+    void *handle;
+    char *block;                      /* [HETI_F_SAVED_BLOCK] */
+    uint64_t number;                  /* of the block in memory; UINT64_MAX: none */
+    heti_f_path path;
+    het_error error;                  /* of the reader */
+} heti_f_proven;
 
-/* Opens a file that must have this size. */
-static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, const char *path, void **file,
-                                    het_error *error) {
+/* Opens a file, which must have its size. */
+static het_result heti_f_proven_open(heti_f_proven *p, const het_saved *saved, int64_t file, char *block,
+                                     het_error *error) {
     uint64_t size = 0;
-    HETI_T_TRY(heti_f_disk_open(d, path, file, &size, error));
-    if (size == f->size) return HET_OK;
-    (void)d->close(d->user, *file);
-    return HETI_F_WRONG(error, "%s: has %u bytes, state.json says %u", path, size, f->size);
+    memset(p, 0, sizeof *p);
+    p->saved = saved;
+    p->file = &saved->file[file];
+    p->block = block;
+    p->number = UINT64_MAX;
+    p->path = heti_f_path_of(saved->path, p->file->name);
+    HETI_T_TRY(heti_f_disk_open(&saved->disk, p->path.text, &p->handle, &size, error));
+    if (size == p->file->size) return HET_OK;
+    (void)saved->disk.close(saved->disk.user, p->handle);
+    return HETI_F_WRONG(error, "%s: has %u bytes, state.json says %u", p->path.text, size, p->file->size);
 }
 
-static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, het_error *error) {
-    const het_disk *d = s->disk;
+/* Reads a block and proves it. */
+static het_result heti_f_proven_block(heti_f_proven *p, uint64_t number, het_error *error) {
+    const uint64_t at = number * HETI_F_SAVED_BLOCK, said = p->file->hash[number];
+    const size_t size = heti_f_block_size(p->file->size, at);
+    HETI_T_TRY(heti_f_disk_read(&p->saved->disk, p->handle, p->path.text, at, p->block, size, error));
+    const uint64_t hash = het_xxh64(p->block, size, 0);
+    if (hash == said) return HET_OK;
+    return HETI_F_WRONG(error, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", p->path.text, at, at + size - 1,
+                        heti_f_hex_of(hash).text, heti_f_hex_of(said).text);
+}
+
+static het_result heti_f_prove(const het_saved *saved, char *block, het_error *error) {
+    heti_f_proven p;
     het_result result = HET_OK;
     for (int64_t i = 0; i < saved->files && result == HET_OK; i++) {
-        const het_saved_file *f = &saved->file[i];
-        const heti_f_path path = heti_f_path_of(saved->path, f->name);
-        void *file = NULL;
-        HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
-        for (uint64_t k = 0; k < heti_f_blocks(f->size) && result == HET_OK; k++)
-            result = heti_f_read_block(d, f, file, path.text, k, s->block, error);
-        (void)d->close(d->user, file);
+        HETI_T_TRY(heti_f_proven_open(&p, saved, i, block, error));
+        for (uint64_t k = 0; k < heti_f_blocks(p.file->size) && result == HET_OK; k++)
+            result = heti_f_proven_block(&p, k, error);
+        (void)saved->disk.close(saved->disk.user, p.handle);
     }
     return result;
 }
@@ -5665,7 +5665,7 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
     heti_t_list_free(&text, s->allocator);
     if (result == HET_OK && !one->self && (*saved)->step != one->step)
         result = HETI_F_WRONG(error, "%s: state.json is of step %d", path.text, (*saved)->step);
-    if (result == HET_OK) result = heti_f_prove(s, *saved, error);
+    if (result == HET_OK) result = heti_f_prove(*saved, s->block, error);
     if (result != HET_OK) {
         het_checkpoint_free(*saved);
         *saved = NULL;
@@ -5725,17 +5725,7 @@ HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char
 
 /* ---- loading ---- */
 
-/* A reader that gives out only blocks it has proven. */
-typedef struct heti_f_proven {
-    const het_saved *saved;
-    const het_saved_file *file;
-    void *handle;
-    char *block;
-    uint64_t number;                  /* of the block in memory; UINT64_MAX: none */
-    heti_f_path path;
-    het_error error;
-} heti_f_proven;
-
+/* Gives out only blocks that are proven. */
 static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t size) {
     heti_f_proven *p = HETI_T_CAST(heti_f_proven *, user);
     const uint64_t number = offset / HETI_F_SAVED_BLOCK, begin = number * HETI_F_SAVED_BLOCK;
@@ -5743,8 +5733,7 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
     if (offset >= p->file->size) return 0;
     if (p->number != number) {
         p->number = UINT64_MAX;
-        if (heti_f_read_block(&p->saved->disk, p->file, p->handle, p->path.text, number, p->block, &p->error) != HET_OK)
-            return -1;
+        if (heti_f_proven_block(p, number, &p->error) != HET_OK) return -1;
         p->number = number;
     }
     const size_t at = HETI_T_CAST(size_t, offset - begin);
@@ -5753,23 +5742,19 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
     return HETI_T_CAST(int64_t, size);
 }
 
-static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader,
-                                     het_error *error) {
+static het_result heti_f_proven_named(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader,
+                                      het_error *error) {
+    const het_allocator *a = &saved->allocator;
     int64_t i;
-    memset(p, 0, sizeof *p);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
     if (i == saved->files) return HETI_F_BAD(error, "%s: has no %s", saved->path, name);
-    p->saved = saved;
-    p->file = &saved->file[i];
-    p->number = UINT64_MAX;
-    p->path = heti_f_path_of(saved->path, p->file->name);
-    p->block = HETI_T_CAST(char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
-    if (p->block == NULL)
-        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
+    char *block = HETI_T_CAST(char *, a->alloc(a->user, HETI_F_SAVED_BLOCK, 64));
+    if (block == NULL)
+        return heti_t_fail(error, HET_ERR_OOM, "%s/%s: the allocator gave no 1048576 bytes", saved->path, name);
+    const het_result result = heti_f_proven_open(p, saved, i, block, error);
     const het_reader from = { heti_f_proven_read, p, p->file->size, p->path.text };
     *reader = from;
-    const het_result result = heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error);
-    if (result != HET_OK) saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
+    if (result != HET_OK) a->free(a->user, block, HETI_F_SAVED_BLOCK);
     return result;
 }
 
@@ -5785,7 +5770,7 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
     het_result result;
     if (saved == NULL || name == NULL || length == NULL || (to == NULL && capacity > 0))
         return HETI_F_BAD(error, "het_checkpoint_file: an argument is NULL");
-    HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    HETI_T_TRY(heti_f_proven_named(saved, name, &p, &reader, error));
     *length = HETI_T_CAST(size_t, reader.size);
     if (capacity < *length)
         result = heti_t_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %z", p.path.text, reader.size,
@@ -5804,7 +5789,7 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     heti_f_proven p;
     het_reader reader;
     het_error own = { HET_OK, "" };
-    HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    HETI_T_TRY(heti_f_proven_named(saved, name, &p, &reader, error));
     het_result result = heti_f_load(ctx, "het_checkpoint_load", contents, &reader, how, &own);
     if (p.error.text[0] != 0) own = p.error, result = p.error.code;
     heti_f_proven_close(&p);
