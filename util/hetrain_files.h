@@ -231,8 +231,7 @@ typedef struct het_tensor_info {
     int64_t shape[4];
     int64_t count;
 } het_tensor_info;
-/* Threads: owner. */
-HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);
+HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);             /* Threads: owner. */
 /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info);
 /* Threads: owner. */
@@ -3743,7 +3742,6 @@ typedef struct heti_f_export {
     het_save_desc desc;
     heti_f_inventory all;
     int64_t shards;
-    het_error *error;
 } heti_f_export;
 
 /* The first tensor behind the shard that begins at `first`. */
@@ -3774,12 +3772,12 @@ static het_result heti_f_export_file(heti_f_export *e, const char *name, const c
                                      size_t first, size_t last) {
     het_writer own, *to = e->folder != NULL ? &own : NULL;
     het_result result, finished;
-    if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->error));
+    if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->all.error));
     if (text == NULL)
         result = heti_f_save_some(&e->all, first, last, e->desc.element, to, NULL);
-    else result = to != NULL ? heti_f_write(to, text, size, e->error) : HET_OK;
+    else result = to != NULL ? heti_f_write(to, text, size, e->all.error) : HET_OK;
     if (to == NULL) return result;
-    finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->error : NULL);
+    finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->all.error : NULL);
     return result != HET_OK ? result : finished;
 }
 
@@ -3810,10 +3808,10 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     het_error missing;
     for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > HETI_F_SHARD_LIMIT) /* of het_load_folder too */
-        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
+        return heti_t_fail(e->all.error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 10000", e->shards);
     if (e->shards > 1 && e->folder && e->folder->open(e->folder->user, heti_f_one_file, &old, &missing) == HET_OK) {
         e->folder->close(e->folder->user, &old);
-        return HETI_F_BAD(e->error, "het_save_folder: %s is there, and would be read in place of %d files",
+        return HETI_F_BAD(e->all.error, "het_save_folder: %s is there, and would be read in place of %d files",
                           heti_f_one_file, e->shards);
     }
     if (e->shards > 1)
@@ -3826,7 +3824,7 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
     const size_t size = t.length;
-    HETI_F_NEW(index, char, e->all.allocator, size, "bytes for an index", e->error);
+    HETI_F_NEW(index, char, e->all.allocator, size, "bytes for an index", e->all.error);
     t = heti_t_text_in(index, size + 1);
     heti_f_export_index(e, &t);
     const het_result result = heti_f_export_file(e, heti_f_index_file, index, size, 0, 0);
@@ -3843,7 +3841,6 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     size_t length;
     if (desc != NULL) *d = *desc;
     e.folder = folder;
-    e.error = error;
     if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
     if (d->start_canary != 0 || d->end_canary != 0)
         return HETI_F_BAD(error,
@@ -3938,24 +3935,22 @@ static void heti_f_gguf_key(heti_f_gguf *g, const char *key, heti_f_gguf_type ty
     g->pairs++;
 }
 
+static void heti_f_gguf_value(heti_f_gguf *g, const char *key, heti_f_gguf_type type, uint64_t value) {
+    heti_f_gguf_key(g, key, type);
+    heti_f_gguf_number(g, value, type == HETI_F_GGUF_BOOL ? 1 : 4);
+}
+
 static void heti_f_gguf_u32(heti_f_gguf *g, const char *key, int64_t value) {
     if (g->result == HET_OK && (value < 0 || value > INT64_C(0xFFFFFFFF)))
         g->result = heti_t_fail(g->error, HET_ERR_LIMIT, "het_save_gguf: %s%s is %d, the limit is 4294967295",
                                 g->architecture, key, value);
-    heti_f_gguf_key(g, key, HETI_F_GGUF_U32);
-    heti_f_gguf_number(g, HETI_T_CAST(uint64_t, value), 4);
+    heti_f_gguf_value(g, key, HETI_F_GGUF_U32, HETI_T_CAST(uint64_t, value));
 }
 
 static void heti_f_gguf_f32(heti_f_gguf *g, const char *key, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    heti_f_gguf_key(g, key, HETI_F_GGUF_F32);
-    heti_f_gguf_number(g, bits, 4);
-}
-
-static void heti_f_gguf_bool(heti_f_gguf *g, const char *key, int value) {
-    heti_f_gguf_key(g, key, HETI_F_GGUF_BOOL);
-    heti_f_gguf_number(g, value != 0, 1);
+    heti_f_gguf_value(g, key, HETI_F_GGUF_F32, bits);
 }
 
 static void heti_f_gguf_text(heti_f_gguf *g, const char *key, const char *value) {
@@ -4076,15 +4071,22 @@ static void heti_f_gguf_settings(heti_f_gguf *g) {
                         HETI_T_CAST(int64_t, size * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7)));
         heti_f_gguf_f32(g, ".rope.freq_base", m->rotary_theta);
     }
-    if (m->family == HET_NEOX) heti_f_gguf_bool(g, ".use_parallel_residual", m->parallel == HET_YES);
+    if (m->family == HET_NEOX)
+        heti_f_gguf_value(g, ".use_parallel_residual", HETI_F_GGUF_BOOL, m->parallel == HET_YES);
 }
 
-/* A token as tokenizer.json spells it, in its place: the 0 behind it is cut off again. */
-static void heti_f_gguf_spelled(heti_f_gguf *g, int32_t id) {
-    const size_t length = het_tokenizer_spell(g->desc.tokenizer, id, NULL, 0);
+/* One string of tokens as tokenizer.json spells them, a blank between two: the 0 behind each is cut
+   off again. */
+static void heti_f_gguf_spelled(heti_f_gguf *g, const int32_t *id, int count) {
+    const het_tokenizer *t = g->desc.tokenizer;
+    size_t length = HETI_T_CAST(size_t, count - 1);
+    for (int i = 0; i < count; i++) length += het_tokenizer_spell(t, id[i], NULL, 0);
+    heti_f_gguf_number(g, length, 8);
     if (g->result == HET_OK) g->result = heti_t_list_room(&g->head, length + 1, heti_f_own(g->ctx), g->error);
-    if (g->result == HET_OK)
-        g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
+    for (int i = 0; i < count && g->result == HET_OK; i++) {
+        if (i > 0) g->head.data[g->head.used++] = ' ';
+        g->head.used += het_tokenizer_spell(t, id[i], g->head.data + g->head.used, g->head.size - g->head.used);
+    }
 }
 
 /* Rows of the embedding without a token get names that no text gives. */
@@ -4098,8 +4100,7 @@ static void heti_f_gguf_token(heti_f_gguf *g, int32_t id) {
         heti_t_format(&t, "[PAD%d]", HETI_T_CAST(int64_t, id));
         heti_f_gguf_string(g, text, t.length);
     } else {
-        heti_f_gguf_number(g, length, 8);
-        heti_f_gguf_spelled(g, id);
+        heti_f_gguf_spelled(g, &id, 1);
     }
 }
 
@@ -4110,23 +4111,12 @@ static uint64_t heti_f_gguf_token_type(const heti_f_gguf *g, int32_t id) {
     return !token.added ? HETI_F_GGUF_NORMAL : token.special ? HETI_F_GGUF_CONTROL : HETI_F_GGUF_USER;
 }
 
-/* "left right", a merge of the list. */
-static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
-    int32_t id[2] = { 0, 0 };
-    size_t length = 1;
-    if (!het_tokenizer_get_merge(g->desc.tokenizer, index, &id[0], &id[1])) return;
-    for (int i = 0; i < 2; i++) length += het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
-    heti_f_gguf_number(g, length, 8);
-    heti_f_gguf_spelled(g, id[0]);
-    heti_f_gguf_add(g, " ", 1);
-    heti_f_gguf_spelled(g, id[1]);
-}
-
 static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     const het_tokenizer_info *info = &g->info;
     const int64_t vocab = g->model->vocab, ends = g->desc.ends;
     const int32_t *end = g->desc.end, *eos = info->suffixes > 0 ? info->suffix : end;
     int64_t other = 0;
+    int32_t merge[2];
     if (g->desc.tokenizer == NULL && vocab != 256) {
         heti_f_gguf_text(g, "tokenizer.ggml.model", "no_vocab");
         return;
@@ -4138,13 +4128,14 @@ static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     heti_f_gguf_array(g, "tokenizer.ggml.token_type", HETI_F_GGUF_I32, vocab);
     for (int64_t i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_T_CAST(int32_t, i)), 4);
     heti_f_gguf_array(g, "tokenizer.ggml.merges", HETI_F_GGUF_STRING, info->merges);
-    for (int64_t i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
+    for (int64_t i = 0; i < info->merges && g->result == HET_OK; i++)
+        if (het_tokenizer_get_merge(g->desc.tokenizer, i, &merge[0], &merge[1])) heti_f_gguf_spelled(g, merge, 2);
     if (info->prefixes > 0) heti_f_gguf_u32(g, "tokenizer.ggml.bos_token_id", info->prefix[0]);
     if (info->suffixes > 0 || ends > 0) heti_f_gguf_u32(g, "tokenizer.ggml.eos_token_id", eos[0]);
     while (other < ends && end[other] == eos[0]) other++;
     if (other < ends) heti_f_gguf_u32(g, "tokenizer.ggml.eot_token_id", end[other]);
-    heti_f_gguf_bool(g, "tokenizer.ggml.add_bos_token", info->prefixes > 0);
-    heti_f_gguf_bool(g, "tokenizer.ggml.add_eos_token", info->suffixes > 0);
+    heti_f_gguf_value(g, "tokenizer.ggml.add_bos_token", HETI_F_GGUF_BOOL, info->prefixes > 0);
+    heti_f_gguf_value(g, "tokenizer.ggml.add_eos_token", HETI_F_GGUF_BOOL, info->suffixes > 0);
 }
 
 /* ---- tensors ---- */
