@@ -5390,7 +5390,6 @@ typedef struct heti_f_seeker {
     const char *directory;
     heti_t_list found;                /* heti_f_offer */
     heti_t_list damaged;              /* text */
-    het_result failed;                /* of the list of candidates */
     char *block;                      /* HETI_F_SAVED_BLOCK bytes */
     int64_t latest;                   /* step in the marker, -1: none */
 } heti_f_seeker;
@@ -5433,8 +5432,8 @@ static int heti_f_seek_name(void *list, const char *name) {
     heti_f_offer one;
     one.self = 0;
     one.step = heti_f_step_of(name, &one.old);
-    if (one.step >= 0) s->failed = heti_t_list_add(&s->found, &one, sizeof one, s->allocator, NULL);
-    return s->failed == HET_OK ? 0 : -1;
+    if (one.step < 0) return 0;
+    return heti_t_list_add(&s->found, &one, sizeof one, s->allocator, NULL) == HET_OK ? 0 : -1;
 }
 
 /* The candidates of a directory, and what `latest` says. */
@@ -5451,8 +5450,8 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
         return heti_t_list_add(&s->found, &one, sizeof one, s->allocator, error);
     }
     HETI_F_DISK(s->disk, number, (s->found.used = 0, s->disk->list(s->disk->user, s->directory, heti_f_seek_name, s)));
-    if (s->failed != HET_OK)
-        return heti_t_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
+    if (number == -1)
+        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no room for its names", s->directory);
     if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
     if (heti_f_disk_get(s->disk, marker.text, 64, s->allocator, &text, error) == HET_OK)
         s->latest = heti_f_step_of(text.data, &old);
@@ -5688,7 +5687,7 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
 HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator,
                                            het_saved **saved, het_error *error) {
     het_allocator own;
-    heti_f_seeker s = { disk, &own, directory, { NULL, 0, 0 }, { NULL, 0, 0 }, HET_OK, NULL, -1 };
+    heti_f_seeker s = { disk, &own, directory, { NULL, 0, 0 }, { NULL, 0, 0 }, NULL, -1 };
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
         return HETI_F_BAD(error, "het_checkpoint_find: an argument is NULL");
