@@ -2076,11 +2076,10 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
                                      het_error *error) {
     const size_t length = strlen(name), path = strlen(d->path) + length + 2, paths = 2 * path + 4;
     const size_t size = sizeof(heti_f_stream) + paths;
-    heti_f_stream *s;
     *made = NULL;
     if (!het_folder_is_name(name, length))
         return HETI_F_BAD(error, "%s: %q is no name for a file in it", d->path, name, length);
-    s = HETI_T_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
+    heti_f_stream *s = HETI_T_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
     if (s == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
     memset(s, 0, size);
     s->size = size;
@@ -5193,7 +5192,6 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
    others have: all hear of that of process 0. */
 static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ctx *ctx, const het_pair *option,
                                  int64_t options, const het_beside *beside, int64_t files, het_error *error) {
-    int32_t failed;
     if (error != NULL) memset(error, 0, sizeof *error);
     if (c == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0) || (beside == NULL && files > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: %s", function, options < 0 ? "options is below 0" :
@@ -5212,8 +5210,8 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
     c->taken = 0;
     c->call = function;
     HETI_T_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
-    het_result result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
-    failed = result != HET_OK;
+    const het_result result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
+    int32_t failed = result != HET_OK;
     if (het_broadcast(ctx, 0, &failed, sizeof failed) != HET_OK && result == HET_OK)
         return heti_t_fail(error, HET_ERR_TRANSPORT, "%s", het_last_error(ctx));
     return failed && result == HET_OK ? heti_t_fail(error, HET_ERR_OOM, "memory for saving: process 0 has too little") :
