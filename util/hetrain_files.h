@@ -1431,8 +1431,8 @@ typedef struct heti_f_config {
     size_t rope, rope_size;           /* where the first of two rope objects stands, and its bytes */
 } heti_f_config;
 
-/* An error beside the syntax of c->json. It stops the cursor, so that what follows does nothing, and
-   is the result unless there was one before. */
+/* An error beside the syntax of c->json. It stops the cursor, so that what follows does nothing,
+   and is the result unless there was one before. */
 #define HETI_F_STOP(c, code, ...)                                                                                 \
     do {                                                                                                          \
         if ((c)->json.rule == NULL) (c)->result = heti_t_fail((c)->error, (code), __VA_ARGS__);                   \
@@ -2787,7 +2787,7 @@ static void heti_f_text_state(heti_t_text *t, const het_ctx *ctx) {
         if (x == HETRAIN_NO_EXPONENT) heti_t_char(t, 'n');
         else heti_t_integer(t, x);
     }
-    /* the bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn */
+    /* the bits of recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn */
     het_get_loss_history(ctx, &recent);
     heti_f_text_key(t, "recent");
     for (int64_t i = 0; i < 2 * recent.count; i++) {
