@@ -9407,17 +9407,6 @@ static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size
     return *release + l->latency;
 }
 
-/* Takes the first post out of a list that matches; under ctx->threads.lock. */
-static heti_post *heti_match(heti_post **list, const heti_post *post) {
-    for (; *list; list = &(*list)->next) {
-        heti_post *other = *list;
-        if (other->receives == post->receives || other->from != post->from || other->channel != post->channel) continue;
-        *list = other->next;
-        return other;
-    }
-    return NULL;
-}
-
 /* Both posts of a message within the process are there: the second one to come copies. */
 static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive) {
     het_ctx *ctx = r->ctx;
@@ -9438,15 +9427,14 @@ static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive
     return HET_OK;
 }
 
+/* Takes the first post that matches out of its destination's list, or waits at the list's end. */
 static het_result heti_post_local(heti_rank *r, heti_post *post) {
     het_ctx *ctx = r->ctx;
-    heti_post **list = &ctx->threads.posted[post->to - ctx->world.first_rank], *other;
+    heti_post **at = &ctx->threads.posted[post->to - ctx->world.first_rank], *other;
     HETI_LOCK(ctx);
-    other = heti_match(list, post);
-    if (!other) {
-        while (*list) list = &(*list)->next;
-        *list = post;
-    }
+    while ((other = *at) != NULL && (other->receives == post->receives || other->from != post->from ||
+                                     other->channel != post->channel)) at = &other->next;
+    *at = other ? other->next : post;
     HETI_UNLOCK(ctx);
     if (!other) return HET_OK;
     return post->receives ? heti_deliver(r, other, post) : heti_deliver(r, post, other);
@@ -9782,14 +9770,13 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
    pass through the host, as does all between ranks that are in no group together.
    ============================================================================================== */
 
-/* The number of the group of these members; share->groups: there is none. */
-static int64_t heti_group_number(const heti_share *share, heti_group_kind kind, const int64_t *member,
-                                 int64_t members) {
+/* The number of such a group in a share; share->groups: it has none. */
+static int64_t heti_group_number(const heti_share *share, const heti_communicator *like) {
     int64_t g;
     for (g = 0; g < share->groups; g++) {
         const heti_communicator *group = &share->group[g];
-        if (group->kind == kind && group->members == members &&
-            memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0) break;
+        if (group->kind == like->kind && group->members == like->members &&
+            memcmp(group->member, like->member, HETI_CAST(size_t, like->members) * sizeof *like->member) == 0) break;
     }
     return g;
 }
@@ -9811,8 +9798,8 @@ static int64_t heti_lane_members(const het_plan *plan, int64_t from, int64_t to,
 
 static heti_endpoint *heti_lane_end(const heti_rank *r, int64_t from, int64_t to) {
     int64_t rank[2 * HETRAIN_MAX_TEAM];
-    const int64_t members = heti_lane_members(r->ctx->share.plan, from, to, rank);
-    return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, HETI_GROUP_LANE, rank, members));
+    const heti_communicator lane = { HETI_GROUP_LANE, heti_lane_members(r->ctx->share.plan, from, to, rank), rank };
+    return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, &lane));
 }
 
 /* What the processes tell each other of their groups, and of each rank's place and limit. */
@@ -9926,18 +9913,12 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     return HET_OK;
 }
 
-/* The number in a share of a group that the share in use has; share->groups: it has none such. */
-static int64_t heti_same_group(const het_ctx *ctx, const heti_share *share, int64_t g) {
-    const heti_communicator *group = &ctx->share.group[g];
-    return heti_group_number(share, group->kind, group->member, group->members);
-}
-
 /* The groups of the share in use, but for those that the share `aside`, if there is one, has as
    well (heti_keep_groups); all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     for (int64_t g = 0; g < ctx->share.groups; g++) {
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
-        if (aside && heti_same_group(ctx, aside, g) < aside->groups) continue;
+        if (aside && heti_group_number(aside, &ctx->share.group[g]) < aside->groups) continue;
         HETI_TRY(heti_make_identity(ctx, &ctx->share.group[g], id));
         HETI_TRY(heti_join_group(ctx, g, id));
     }
@@ -11052,13 +11033,9 @@ static void heti_build_holders(het_ctx *ctx, heti_building *with) {
 
 /* The group of these members, a new one where there is none yet. */
 static int64_t heti_find_group(het_ctx *ctx, heti_group_kind kind, const int64_t *member, int64_t members) {
-    const int64_t g = heti_group_number(&ctx->share, kind, member, members);
-    heti_communicator *group = &ctx->share.group[g];
-    if (g < ctx->share.groups) return g;
-    ctx->share.groups++;
-    group->kind = kind;
-    group->members = members;
-    group->member = member;
+    const heti_communicator group = { kind, members, member };
+    const int64_t g = heti_group_number(&ctx->share, &group);
+    if (g == ctx->share.groups) ctx->share.group[ctx->share.groups++] = group;
     return g;
 }
 
@@ -11517,28 +11494,22 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
 }
 
 /* The cluster that a holder is in. */
-static int64_t heti_cluster_of(const int64_t *cluster, int64_t clusters, int64_t holder) {
-    int64_t low = 0, high = clusters - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (cluster[middle] <= holder) low = middle;
-        else high = middle - 1;
-    }
-    return low;
+static int64_t heti_cluster_of(const heti_owners *o, int64_t holder) {
+    return heti_last_start(o->cluster, 0, o->clusters, holder);
 }
 
 /* Through which holder of its own cluster goes what a holder has for another. Sums go to it and
    from there to their owner, new weights from their owner to it and from there to the others. */
-static int64_t heti_via(const int64_t *cluster, int64_t clusters, int64_t holder, int64_t other) {
-    const int64_t c = heti_cluster_of(cluster, clusters, holder), d = heti_cluster_of(cluster, clusters, other);
-    return cluster[c] + HETRAIN_COLLECTOR(cluster[c + 1] - cluster[c], c, other - cluster[d],
-                                          cluster[d + 1] - cluster[d], d);
+static int64_t heti_via(const heti_owners *o, int64_t holder, int64_t other) {
+    const int64_t c = heti_cluster_of(o, holder), d = heti_cluster_of(o, other), *own = o->cluster + c,
+                  *far = o->cluster + d;
+    return *own + HETRAIN_COLLECTOR(own[1] - *own, c, other - *far, far[1] - *far, d);
 }
 
 /* Elements of a block that a holder has to do with as a collector of its cluster: of those that the
    holders of cluster `route` own what it collects (heti_via), in its own cluster what it owns. */
 static void heti_collected(const heti_owners *o, int64_t holder, int64_t route, int64_t *first, int64_t *end) {
-    const int64_t *own = o->cluster + heti_cluster_of(o->cluster, o->clusters, holder), *of = o->cluster + route,
+    const int64_t *own = o->cluster + heti_cluster_of(o, holder), *of = o->cluster + route,
                   size = own[1] - *own, owners = of[1] - *of, number = holder - *own,
                   up = size - 1 - (o->clusters * size + (of - own)) % size; /* quotients are rounded up */
     *first = o->cut[*of + (number * owners + up) / size];
@@ -11547,10 +11518,9 @@ static void heti_collected(const heti_owners *o, int64_t holder, int64_t route, 
 
 /* Of these, sums that come from a holder, or new weights that go to it, but by no group. */
 static void heti_route(const heti_owners *o, int64_t from, int64_t to, int64_t route, int64_t *first, int64_t *end) {
-    const int64_t own = heti_cluster_of(o->cluster, o->clusters, to),
-                  far = heti_cluster_of(o->cluster, o->clusters, from);
+    const int64_t own = heti_cluster_of(o, to), far = heti_cluster_of(o, from);
     const int passes = from == to ? route == own : own == far ? o->group[own] < 0 :
-                       route == own && heti_via(o->cluster, o->clusters, from, to) == from;
+                       route == own && heti_via(o, from, to) == from;
     *first = *end = 0;
     if (passes) heti_collected(o, to, route, first, end);
 }
@@ -11568,10 +11538,10 @@ static int heti_share_flows(const het_ctx *ctx, int64_t b, int64_t rank, int64_t
     const int64_t i = o->first_alike == b ? heti_holder_of(o, rank) : -1, k = i < 0 ? -1 : heti_holder_of(o, other);
     if (k < 0 || i == k) return 0;
     if (heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b)) return 1;
-    const int64_t c = heti_cluster_of(o->cluster, o->clusters, i);
+    const int64_t c = heti_cluster_of(o, i);
     if (!heti_is_shared(ctx, b)) return 0;
-    if (c == heti_cluster_of(o->cluster, o->clusters, k)) return o->group[c] < 0;
-    return heti_via(o->cluster, o->clusters, i, k) == i || heti_via(o->cluster, o->clusters, k, i) == k;
+    if (c == heti_cluster_of(o, k)) return o->group[c] < 0;
+    return heti_via(o, i, k) == i || heti_via(o, k, i) == k;
 }
 
 /* The flows with ranks that share a block's with this one, written to `flow` unless it is NULL. */
@@ -13557,7 +13527,7 @@ static int heti_is_behind(const heti_flow *f, const heti_flow_piece *p) {
 static heti_endpoint *heti_cluster_end(const heti_rank *r, int64_t b) {
     const heti_owners *o = &r->ctx->share.owners[b];
     const int64_t i = heti_holder_of(o, r->rank);
-    return i < 0 ? NULL : heti_endpoint_of(r->part, o->group[heti_cluster_of(o->cluster, o->clusters, i)]);
+    return i < 0 ? NULL : heti_endpoint_of(r->part, o->group[heti_cluster_of(o, i)]);
 }
 
 /* What a collector passes on to another rank has come: to one outside of its cluster sums from all
@@ -13565,14 +13535,14 @@ static heti_endpoint *heti_cluster_end(const heti_rank *r, int64_t b) {
 static int heti_has_come(const heti_rank *r, heti_flow_kind kind, int64_t to, const heti_flow_piece *p) {
     const heti_owners *o = &r->ctx->share.owners[p->block];
     if (o->clusters == o->holders) return 1;
-    const int64_t own = heti_cluster_of(o->cluster, o->clusters, heti_holder_of(o, r->rank)),
+    const int64_t own = heti_cluster_of(o, heti_holder_of(o, r->rank)),
                   from = kind == HETI_FLOW_SUMS ? own : p->route;
-    if (own == (kind == HETI_FLOW_GATHER ? from : heti_cluster_of(o->cluster, o->clusters, heti_holder_of(o, to))))
+    if (own == (kind == HETI_FLOW_GATHER ? from : heti_cluster_of(o, heti_holder_of(o, to))))
         return 1;
     for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
         if (f->kind != kind || !f->receives || heti_is_behind(f, p)) continue;
         const int64_t peer = heti_holder_of(o, f->peer);
-        if (peer >= 0 && heti_cluster_of(o->cluster, o->clusters, peer) == from) return 0;
+        if (peer >= 0 && heti_cluster_of(o, peer) == from) return 0;
     }
     return 1;
 }
@@ -16054,8 +16024,7 @@ static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
 
 /* Who owns a parameter's element `first`, and in *count how many from there on. */
 static int64_t heti_owner_of(const heti_owners *owners, const heti_parameter *p, int64_t first, int64_t *count) {
-    int64_t i = 0;
-    while (owners->cut[i + 1] <= p->offset + first) i++;
+    const int64_t i = heti_last_start(owners->cut, 0, owners->holders, p->offset + first);
     *count = heti_min(p->count, owners->cut[i + 1] - p->offset) - first;
     return owners->holder[i];
 }
@@ -16411,8 +16380,9 @@ static void heti_close_memories(het_ctx *ctx) {
 static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
     for (int64_t i = 0; i < ctx->world.local_count; i++)
         for (int64_t k = 0; k < ctx->share.part[i].ends; k++) {
-            heti_endpoint *end = &ctx->share.part[i].end[k],
-                          *from = heti_endpoint_of(&aside->part[i], heti_same_group(ctx, aside, end->group));
+            heti_endpoint *end = &ctx->share.part[i].end[k];
+            const int64_t g = heti_group_number(aside, &ctx->share.group[end->group]);
+            heti_endpoint *from = heti_endpoint_of(&aside->part[i], g);
             if (!from) continue;
             end->handle = from->handle;
             end->given = from->given;

@@ -252,7 +252,7 @@ static int64_t play_routes(const heti_owners *o, int gather, double value[HOLDER
         for (i = 0; i < o->holders; i++)
             for (j = 0; j < o->holders; j++)
                 for (route = 0; route < o->clusters; route++) {
-                    const int inside = heti_cluster_of(o->cluster, o->clusters, i) == heti_cluster_of(o->cluster, o->clusters, j);
+                    const int inside = heti_cluster_of(o, i) == heti_cluster_of(o, j);
                     if (i == j || inside != (stage == gather)) continue;
                     heti_route(o, i, j, route, &first, &end);
                     if (!inside) between += end - first;
@@ -299,9 +299,9 @@ static void moves_sum_and_gather(void **state)
             for (k = 0; k < ELEMENTS; k++) assert_true(value[i][k] == 100.0 + (double)k);
         for (c = 0; c < o.clusters; c++) /* of each other cluster's owners a holder collects as many as the others, or one more */
             for (i = 0; i < o.holders; i++) {
-                const int64_t own = heti_cluster_of(cluster, o.clusters, i), size = cluster[own + 1] - cluster[own], n = cluster[c + 1] - cluster[c];
+                const int64_t own = heti_cluster_of(&o, i), size = cluster[own + 1] - cluster[own], n = cluster[c + 1] - cluster[c];
                 int64_t collects = 0;
-                for (k = cluster[c]; k < cluster[c + 1]; k++) collects += heti_via(cluster, o.clusters, i, k) == i;
+                for (k = cluster[c]; k < cluster[c + 1]; k++) collects += heti_via(&o, i, k) == i;
                 if (own != c) assert_true(collects == n / size || collects == (n + size - 1) / size);
             }
     }
