@@ -8581,8 +8581,7 @@ typedef struct heti_message {
    its REDUCE; weights to the driver before a call; new weights to those who hold them at an owner's
    GATHER. All ranks know all lists: sender and receiver walk over the same pieces, and there is
    nothing to agree upon. */
-typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FLOW_GATHER = 2 } heti_flow_kind;
-#define HETI_FLOWS 3
+typedef enum heti_flow_kind { HETI_FLOW_SUMS, HETI_FLOW_WEIGHTS, HETI_FLOW_GATHER, HETI_FLOWS } heti_flow_kind;
 
 /* Elements [first, first + count) of a block, of weights floats, in a call. */
 typedef struct heti_flow_piece {
@@ -9623,25 +9622,21 @@ static het_result heti_wait_turn(het_ctx *ctx, double since[2], const char *what
     return HET_OK;
 }
 
-/* The transport returned an error: because another process failed, or why it says. */
-static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
-    HETI_TRY(heti_check_aborted(ctx, &ctx->error));
-    return heti_fail(&ctx->error, result, "%s: %s", ctx->world.transport.iface->name,
-                     ctx->world.transport.iface->last_error(ctx->world.transport.self));
-}
-
-/* open: 1 behind an error: the request has not ended. */
-static het_result heti_transport_wait(het_ctx *ctx, het_request *request, int *open) {
-    const het_transport_iface *iface = ctx->world.transport.iface;
+/* Waits for a request that began with `result`. open: 1 behind an error: it has not ended. */
+static het_result heti_transport_wait(het_ctx *ctx, het_request *request, het_result result, int *open) {
+    const het_transport *transport = &ctx->world.transport;
     double since[2] = { heti_now(), heti_now() };
     int32_t done = 0;
     *open = 1;
-    while (iface->test(ctx->world.transport.self, request, &done) == HET_OK) {
-        if (done) return HET_OK;
-        HETI_TRY(heti_wait_turn(ctx, since, "another process"));
+    while (result == HET_OK && !done) {
+        if (transport->iface->test(transport->self, request, &done) != HET_OK) result = HET_ERR_TRANSPORT;
+        else if (!done) HETI_TRY(heti_wait_turn(ctx, since, "another process"));
     }
     *open = 0;
-    return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
+    if (result == HET_OK) return HET_OK;
+    HETI_TRY(heti_check_aborted(ctx, &ctx->error)); /* because another process failed, or why the transport says */
+    return heti_fail(&ctx->error, result, "%s: %s", transport->iface->name,
+                     transport->iface->last_error(transport->self));
 }
 
 /* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
@@ -9655,9 +9650,8 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
         het_result result = from == ctx->world.process
             ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
             : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
-        int open = 0;
-        result = result == HET_OK ? heti_transport_wait(ctx, &ctx->world.request, &open)
-                                  : heti_transport_failed(ctx, result);
+        int open;
+        result = heti_transport_wait(ctx, &ctx->world.request, result, &open);
         if (result == HET_OK) continue;
         heti_call_off(ctx, result);
         ctx->failed = 1;
@@ -10049,18 +10043,6 @@ static int heti_link_is_time(const het_link *l) {
     return l->latency >= 0.0 && l->latency <= 3600.0 && (l->bandwidth == 0.0 || l->bandwidth >= 1.0);
 }
 
-static het_result heti_check_links(het_error *e, const het_desc *d) {
-    if (d->emulate.link_count > 0 && !d->emulate.links)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.link_count is %d, links is NULL", d->emulate.link_count);
-    for (int64_t i = 0; i < d->emulate.link_count; i++) {
-        const het_link *l = &d->emulate.links[i];
-        if (!heti_link_is_time(l))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; at most "
-                             "3600 s, and 0 or at least 1 byte/s", i, l->latency, l->bandwidth);
-    }
-    return HET_OK;
-}
-
 /* Checks a completed description. */
 static het_result heti_check_desc(het_error *e, const het_desc *d) {
     const het_communicator_iface *communicators = d->layout.communicators.iface;
@@ -10103,7 +10085,9 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
     for (int32_t s = 0; s < d->optimizer.iface->slots; s++)
         if (!d->optimizer.iface->slot_name[s])
             return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.iface: state slot %i has no name", s);
-    return heti_check_links(e, d);
+    if (d->emulate.link_count > 0 && !d->emulate.links)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.link_count is %d, links is NULL", d->emulate.link_count);
+    return HET_OK;
 }
 
 /* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
@@ -10528,6 +10512,9 @@ static het_result heti_build_tables(het_ctx *ctx) {
     }
     for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
         const het_link *link = &ctx->desc.emulate.links[i];
+        if (!heti_link_is_time(link))
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; "
+                             "at most 3600 s, and 0 or at least 1 byte/s", i, link->latency, link->bandwidth);
         if (heti_min(link->from, link->to) < 0 || heti_max(link->from, link->to) >= ctx->world.ranks ||
             link->from == link->to)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d of %d", i,
@@ -12143,18 +12130,22 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const int64_t messages = part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0);
     heti_post *posts = HETI_TAKE(arena, heti_post, messages * part->crossings);
-    size_t mark;
+    size_t mark = arena->used;
     for (int64_t i = 0; i < part->flow.flows; i++) {
         const int64_t slots = heti_flow_slots(r, i);
+        const size_t bytes = heti_flow_data(r, i);
+        char *data = HETI_TAKE_BYTES(arena, HETI_CAST(size_t, slots) * bytes);
+        const size_t tables = arena->used;
         heti_post *post = HETI_TAKE(arena, heti_post, slots);
         heti_flow_piece *under_way = HETI_TAKE(arena, heti_flow_piece, slots);
+        mark += arena->used - tables;
         if (!arena->base) continue;
         part->flow.flow[i].post = post;
         part->flow.flow[i].under_way = under_way;
         part->flow.flow[i].slots = slots;
-        part->flow.flow[i].slot = heti_flow_data(r, i);
+        part->flow.flow[i].slot = bytes;
+        if (bytes > 0) part->flow.flow[i].data = data;
     }
-    mark = arena->used;
     for (int64_t i = 0; i < messages; i++) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE + HETI_CAST(int64_t, part->message_bytes));
         if (!arena->base) continue;
@@ -12164,11 +12155,6 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     }
     for (int64_t i = 0; part->ends_of[HETI_GROUP_TEAM] == 0 && i < 2; i++)
         part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
-    for (int64_t i = 0; i < part->flow.flows; i++) {
-        const size_t bytes = HETI_CAST(size_t, heti_flow_slots(r, i)) * heti_flow_data(r, i);
-        char *data = HETI_TAKE_BYTES(arena, bytes);
-        if (arena->base && bytes > 0) part->flow.flow[i].data = data;
-    }
     part->sizes.communication = arena->used - mark;
 }
 
@@ -12457,11 +12443,6 @@ static het_result heti_for_ranks(het_ctx *ctx, het_result (*call)(heti_rank *r))
     return result;
 }
 
-static het_result heti_open_memories(het_ctx *ctx) {
-    ctx->has_gradient = 0;
-    return heti_for_ranks(ctx, heti_open_memory);
-}
-
 /* ---- the context ---- */
 
 static void heti_close_memory(heti_rank *r, heti_part *part) {
@@ -12483,8 +12464,8 @@ static void heti_release_rank(heti_rank *r) {
     iface->destroy(r->device.self);
 }
 
-/* Gives back what a share has on devices, and leaves its groups. */
-static void heti_close_share(het_ctx *ctx, heti_share *share) {
+/* Leaves a share's groups, and gives back what it has on devices and on the host. */
+static void heti_end_share(het_ctx *ctx, heti_share *share) {
     heti_part *part;
     for (int64_t i = 0; i < ctx->world.local_count; i++)
         if ((part = heti_part_of(ctx, share, i)) != NULL)
@@ -12495,13 +12476,6 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
         if ((part = heti_part_of(ctx, share, i)) == NULL) continue;
         heti_close_memory(&ctx->rank[i], part);
         heti_close_ends(&ctx->rank[i], part);
-    }
-}
-
-static void heti_free_share(het_ctx *ctx, heti_share *share) {
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
-        heti_part *part = heti_part_of(ctx, share, i);
-        if (part == NULL) continue;
         if (part->places) heti_free(&ctx->allocator, part->places, part->sizes.stored);
         heti_arena_end(&part->stages, &ctx->allocator);
         heti_arena_end(&part->host, &ctx->allocator);
@@ -12514,9 +12488,8 @@ static void heti_free_share(het_ctx *ctx, heti_share *share) {
 /* Releases whatever a context has got so far. It comes from the user's allocator directly. */
 static void heti_release(het_ctx *ctx) {
     heti_end_threads(ctx);
-    heti_close_share(ctx, &ctx->share);
+    heti_end_share(ctx, &ctx->share);
     for (int64_t i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
-    heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
     heti_arena_end(&ctx->chain.units, &ctx->allocator);
     heti_arena_end(&ctx->world.arena, &ctx->allocator);
@@ -12621,7 +12594,7 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     if (ctx->purpose != HETI_TO_TRAIN) return HET_OK;
     HETI_TRY(heti_map_ranks(ctx, 0, ctx->world.local_count));
     heti_tell_kernels(ctx);
-    HETI_TRY(heti_open_memories(ctx));
+    HETI_TRY(heti_for_ranks(ctx, heti_open_memory));
     HETI_TRY(heti_for_ranks(ctx, heti_init_weights));
     HETI_TRY(heti_begin_threads(ctx));
     if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
@@ -12932,8 +12905,8 @@ static void heti_sum_weights(const het_batch *b, int64_t begin, int64_t end, het
         if (b->target[i] >= 0) heti_sum_add(sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
 }
 
-/* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
-static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_t count) {
+/* Checks the micro-batches of a call and adds up weights and tokens, before any is run. info: 0. */
+static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     heti_task *task = &ctx->task;
     het_sum sum = HETI_ZEROS;
     memset(task, 0, sizeof *task);
@@ -12947,7 +12920,9 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
         heti_sum_weights(b, 0, b->tokens, &sum);
         task->tokens += b->tokens;
     }
-    task->weight = heti_sum_value(&sum);
+    info->step = ctx->step;
+    info->tokens = task->tokens;
+    info->weight = task->weight = heti_sum_value(&sum);
     if (task->weight > 0.0) {
         ctx->inferred = 0; /* activations go over its keys */
         return HET_OK;
@@ -15687,16 +15662,6 @@ static void heti_tell(het_ctx *ctx, het_log_level level, het_result result) {
     ctx->inside->callback = NULL;
 }
 
-/* A bad step as configured: an error, or a line in the log. */
-static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info) {
-    const het_result result = heti_name_bad_step(ctx, info);
-    if (ctx->desc.guard.skip_bad_steps != HET_YES || !update) return result;
-    heti_tell(ctx, HET_LOG_WARNING, result);
-    memset(&ctx->error, 0, sizeof ctx->error);
-    info->skipped = 1;
-    return HET_OK;
-}
-
 /* Runs the lists once. */
 static het_result heti_attempt(het_ctx *ctx, heti_job job, het_step_info *info) {
     heti_set_grid(ctx, job);
@@ -15763,7 +15728,7 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
     int64_t p;
     if (ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", ctx->call);
-    HETI_TRY(heti_check_step(ctx, batches, count));
+    HETI_TRY(heti_check_step(ctx, batches, count, &info));
     if (count > ctx->desc.limits.max_micro_batches)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", ctx->call, count,
                          ctx->desc.limits.max_micro_batches);
@@ -15772,16 +15737,19 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
     HETI_TRY(heti_deal(ctx, batches, count));
     if (update && ctx->share.updates > 1) HETI_TRY(heti_updates_step(ctx, &info));
     else HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
-    info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
-    info.weight = ctx->task.weight;
-    info.tokens = ctx->task.tokens;
     if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT && update) {
         heti_set_exponents(ctx, 0);
         heti_remember(&ctx->verdict.recent, info.loss, info.gradient_norm);
     } else for (p = 0; p < ctx->chain.parameter_count; p++) /* a step that did not happen leaves no history */
         ctx->chain.parameter[p].exponent = ctx->verdict.saved_exponent[p];
-    if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
+    if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) { /* an error or, where it is skipped, a line in the log */
+        const het_result result = heti_name_bad_step(ctx, &info);
+        if (ctx->desc.guard.skip_bad_steps != HET_YES || !update) return result;
+        heti_tell(ctx, HET_LOG_WARNING, result);
+        memset(&ctx->error, 0, sizeof ctx->error);
+        info.skipped = 1;
+    }
     if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
@@ -15792,22 +15760,18 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
    ============================================================================================== */
 
 /* Loss of micro-batches without gradients, as many at a time as the schedule has. */
-static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
-    het_step_info unasked;
+static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *out) {
+    het_step_info info = HETI_ZEROS;
     het_sum loss = HETI_ZEROS;
-    HETI_TRY(heti_check_step(ctx, batches, count));
+    HETI_TRY(heti_check_step(ctx, batches, count, &info));
     for (int64_t first = 0, n; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
         heti_sum_join(&loss, &ctx->task.loss);
     }
-    if (!info) info = &unasked;
-    memset(info, 0, sizeof *info);
-    info->step = ctx->step;
-    info->loss = heti_sum_value(&loss) / ctx->task.weight;
-    info->weight = ctx->task.weight;
-    info->tokens = ctx->task.tokens;
+    info.loss = heti_sum_value(&loss) / info.weight;
+    if (out) *out = info;
     return HET_OK;
 }
 
@@ -15861,13 +15825,6 @@ static het_result heti_check_infer(het_ctx *ctx, int64_t pipeline, const int32_t
 }
 
 /* Generation's only micro-batch is one slice of one granule, all of it a team's last member's. */
-static void heti_cut_inference(het_ctx *ctx) {
-    const heti_border begin = { 0, ctx->task.past }, end = { 1, ctx->task.past + ctx->task.count };
-    const int64_t slices = ctx->share.plan->slices;
-    for (int64_t i = 0; i < heti_borders(ctx->share.plan); i++)
-        ctx->share.cut[i] = i > 0 && i <= slices ? end : begin;
-}
-
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t pipeline = heti_infer_pipeline(ctx), most = heti_infer_rows(ctx, pipeline),
                   vocab = ctx->desc.model.vocab;
@@ -15881,7 +15838,9 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         ctx->task.past = past + first;
         ctx->task.count = heti_min(most, count - first);
         ctx->task.token = token + first;
-        heti_cut_inference(ctx);
+        const heti_border begin = { 0, ctx->task.past }, end = { 1, ctx->task.past + ctx->task.count };
+        for (int64_t i = 0; i < heti_borders(ctx->share.plan); i++)
+            ctx->share.cut[i] = i > 0 && i <= ctx->share.plan->slices ? end : begin;
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
     int64_t rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
@@ -16372,10 +16331,6 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     return first.code;
 }
 
-static void heti_close_memories(het_ctx *ctx) {
-    for (int64_t i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
-}
-
 /* Groups that both shares have go over to the one in use. */
 static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
     for (int64_t i = 0; i < ctx->world.local_count; i++)
@@ -16392,20 +16347,23 @@ static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
         }
 }
 
-/* From here on only `staged` leads back: the old share's device memory goes before new comes. */
-static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *staged) {
-    heti_close_memories(ctx);
+/* The share aside comes into use: the other's device memory goes before its own comes. */
+static het_result heti_take_over(het_ctx *ctx, heti_share *aside) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
     heti_swap_shares(ctx, aside);
-    const het_result result = heti_vote(ctx, heti_open_memories(ctx));
+    ctx->has_gradient = 0;
+    return heti_vote(ctx, heti_for_ranks(ctx, heti_open_memory));
+}
+
+/* From here on only `staged` leads back. */
+static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *staged) {
+    const het_result result = heti_take_over(ctx, aside);
     if (result == HET_OK) {
         heti_keep_groups(ctx, aside);
         return heti_deliver_extents(ctx, aside->owners, staged);
     }
     const het_error why = ctx->error;
-    heti_close_memories(ctx);
-    heti_swap_shares(ctx, aside);
-    if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK ||
-        heti_deliver_extents(ctx, ctx->share.owners, staged) != HET_OK) {
+    if (heti_take_over(ctx, aside) != HET_OK || heti_deliver_extents(ctx, ctx->share.owners, staged) != HET_OK) {
         ctx->failed = 1;
         return heti_fail(&ctx->error, result,
                          "het_replan: %s; nor did the old plan find its memory again: weights and state are lost",
@@ -16461,8 +16419,7 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
         result = heti_change_over(ctx, &aside, staged);
     }
     if (ctx->failed) *together = 0;
-    heti_close_share(ctx, &aside);
-    heti_free_share(ctx, &aside);
+    heti_end_share(ctx, &aside);
     heti_arena_end(&staging, &ctx->allocator);
     ctx->desc.layout.schedule = NULL;
     return result;
