@@ -9870,38 +9870,26 @@ static int64_t heti_ops_of(const heti_rank *r, int64_t g) {
     return most;
 }
 
-/* All local members of a group join it. */
+/* All local members of a group join it: in the first round they begin to, then they are asked. */
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const heti_communicator *group = &ctx->share.group[g];
     double since[2] = { heti_now(), heti_now() };
-    int64_t i, missing = 1;
-    for (i = 0; i < ctx->world.local_count; i++) {
-        const heti_rank *r = &ctx->rank[i];
-        heti_endpoint *end = heti_endpoint_of(r->part, g);
-        if (!end) continue;
-        const het_result result = groups->iface->join(
-            groups->self, &r->device, id, group->members, end->member, heti_ops_of(r, g),
-            group->kind != HETI_GROUP_CLUSTER, &end->handle);
-        if (result != HET_OK) {
-            end->handle = NULL;
-            return heti_join_fail(ctx, r, end, result, "join");
-        }
-    }
-    while (missing > 0) {
-        for (i = missing = 0; i < ctx->world.local_count; i++) {
+    char what[80];
+    (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", group->member[0],
+                      group->member[group->members - 1]);
+    for (int64_t round = 0, missing = 1; missing > 0; round++) {
+        if (round > 1) HETI_TRY(heti_wait_turn(ctx, since, what));
+        for (int64_t i = missing = 0; i < ctx->world.local_count; i++) {
             const heti_rank *r = &ctx->rank[i];
             heti_endpoint *end = heti_endpoint_of(r->part, g);
-            het_result result = HET_OK;
-            if (end && !end->joined) result = groups->iface->joined(groups->self, end->handle, &end->joined);
-            if (result != HET_OK) return heti_join_fail(ctx, r, end, result, "joined");
-            missing += end && !end->joined;
-        }
-        if (missing > 0) {
-            char what[80];
-            (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", group->member[0],
-                              group->member[group->members - 1]);
-            HETI_TRY(heti_wait_turn(ctx, since, what));
+            if (!end || end->joined) continue;
+            const het_result result = round > 0 ? groups->iface->joined(groups->self, end->handle, &end->joined)
+                : groups->iface->join(groups->self, &r->device, id, group->members, end->member, heti_ops_of(r, g),
+                                      group->kind != HETI_GROUP_CLUSTER, &end->handle);
+            if (result != HET_OK && round == 0) end->handle = NULL;
+            if (result != HET_OK) return heti_join_fail(ctx, r, end, result, round > 0 ? "joined" : "join");
+            missing += !end->joined;
         }
     }
     return HET_OK;
@@ -15239,32 +15227,27 @@ static int heti_version_there(const heti_rank *r) {
     return heti_stepped(r) && heti_flowed_until(r, HETI_FLOW_GATHER, 1, r->part->flow.call[HETI_FLOW_GATHER] - 1);
 }
 
-static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
+/* REDUCE and GATHER of one of several updates. */
+static het_result heti_move_update(heti_rank *r, const het_action *a) {
     heti_part *part = r->part;
     const int64_t b = a->stage;
+    const int gather = a->kind == HET_ACTION_GATHER;
     if (!heti_is_trained(r, b)) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_stepped, "an update"));
-    HETI_TRY(heti_start_flow(r, a));
-    HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive"));
-    if (part->box_sum_at[b] != HETI_NOWHERE) {
-        HETI_TRY(heti_clear(r, heti_box_sums(r, b), heti_box_place(r->ctx, r->rank, b, -1), sizeof(double)));
-        HETI_TRY(heti_sync(r));
+    part->flow.call[HETI_FLOW_GATHER] += gather;
+    HETI_TRY(heti_wait(r, NULL, gather ? heti_version_there : heti_stepped, gather ? "weights" : "an update"));
+    HETI_TRY(heti_start_flow(r, a)); /* of new weights the own part */
+    if (gather) {
+        part->gathered[b]++;
+        part->version[b * part->versions + part->gathered[b] % part->versions] = a->version + 1;
+        part->given[b]++;
+    } else {
+        HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive"));
+        if (part->box_sum_at[b] != HETI_NOWHERE) {
+            HETI_TRY(heti_clear(r, heti_box_sums(r, b), heti_box_place(r->ctx, r->rank, b, -1), sizeof(double)));
+            HETI_TRY(heti_sync(r));
+        }
+        ++*heti_arrived(r, b, a->version);
     }
-    ++*heti_arrived(r, b, a->version);
-    part->flow.came = 1;
-    return heti_try_steps(r);
-}
-
-static het_result heti_gather_update(heti_rank *r, const het_action *a) {
-    heti_part *part = r->part;
-    const int64_t b = a->stage;
-    if (!heti_is_trained(r, b)) return HET_OK;
-    part->flow.call[HETI_FLOW_GATHER]++;
-    HETI_TRY(heti_wait(r, NULL, heti_version_there, "weights"));
-    HETI_TRY(heti_start_flow(r, a)); /* the own part */
-    part->gathered[b]++;
-    part->version[b * part->versions + part->gathered[b] % part->versions] = a->version + 1;
-    part->given[b]++;
     part->flow.came = 1;
     return heti_try_steps(r);
 }
@@ -15293,7 +15276,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a) {
     case HET_ACTION_SEND_F: case HET_ACTION_SEND_B: return heti_send(r, a, stage);
     case HET_ACTION_RECV_F: case HET_ACTION_RECV_B: return heti_receive(r, a, stage);
     case HET_ACTION_REDUCE:
-        if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
+        if (heti_updates_often(r->ctx)) return heti_move_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
         break;
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
@@ -15301,7 +15284,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a) {
         if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update");
         return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER:
-        if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
+        if (heti_updates_often(r->ctx)) return heti_move_update(r, a);
         break;
     default:
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %i", r->rank, a->kind);
