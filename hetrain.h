@@ -9466,7 +9466,6 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->receives = receives;
     post->data = data;
     post->size = size;
-    post->ready = 0.0;
     post->end = NULL;
     post->remote = !heti_local_rank(ctx, peer);
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
@@ -9949,10 +9948,8 @@ static void heti_abort_ends(const het_communicators *groups, heti_part *part, in
 
 /* Leaves a rank's groups. */
 static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
-    for (int64_t i = 0; part->end && i < part->ends; i++) {
+    for (int64_t i = 0; part->end && i < part->ends; i++)
         if (part->end[i].handle) groups->iface->leave(groups->self, part->end[i].handle);
-        part->end[i].handle = NULL;
-    }
 }
 
 /* Gives back the queues and events of a rank's part. Nothing uses them any more: the groups are
@@ -9965,9 +9962,6 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
         if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
     for (int64_t i = 0; (event = heti_event_of(part, i)) != NULL; i++)
         if (*event) queues->event_destroy(r->device.self, *event);
-    part->end = NULL;
-    part->ends = 0;
-    HETI_CLEAR(part->ends_of, HETI_GROUPS);
 }
 
 /* Lets an end's queue wait for an event of the rank's own queue; NULL: for all it was given. */
@@ -10920,7 +10914,8 @@ static int heti_is_of_cluster(const het_ctx *ctx, int64_t rank, const int64_t *o
 }
 
 /* Gives the ranks, ascending in by_rank for now, their clusters: each takes the first one that it
-   is of. Where all are alone, more than HETRAIN_DIRECT make as many clusters as each has ranks. */
+   is of, and its number instead of the rank, below 0 until all have one. Where all are alone, more
+   than HETRAIN_DIRECT make as many clusters as each has ranks. */
 static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owners) {
     const int64_t holders = owners->holders;
     int64_t *rank = owners->by_rank, taken = 0, i;
@@ -10936,8 +10931,8 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
         for (i = next; i < holders && (i == next || !alone); i++) {
             if (rank[i] < 0 || (i > next && !heti_is_of_cluster(ctx, rank[i], owners->holder + first, taken - first,
                                                                 process))) continue;
-            owners->holder[taken++] = rank[i];
-            rank[i] = -1;
+            owners->holder[taken] = rank[i];
+            rank[i] = -1 - taken++;
         }
     }
     if (owners->clusters == holders && holders > HETRAIN_DIRECT && !apart) {
@@ -10945,10 +10940,7 @@ static void heti_find_clusters(const het_ctx *ctx, int64_t b, heti_owners *owner
         for (i = 0; i < owners->clusters; i++) owners->cluster[i] = i * holders / owners->clusters;
     }
     owners->cluster[owners->clusters] = holders;
-    for (taken = 0; taken < holders; taken++) {
-        for (i = taken; i > 0 && owners->holder[rank[i - 1]] > owners->holder[taken]; i--) rank[i] = rank[i - 1];
-        rank[i] = taken;
-    }
+    for (i = 0; i < holders; i++) rank[i] = -1 - rank[i];
 }
 
 /* A block before this one, and near it, that the same stages use, that is trained or not and
@@ -14185,7 +14177,8 @@ static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook
 
 static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a) {
     het_ctx *ctx = r->ctx;
-    het_hook_info info;
+    het_hook_info info = HETI_ZEROS;
+    const int forward = direction == HET_FORWARD;
     if (!ctx->desc.host.hook) return HET_OK;
     info.direction = direction;
     info.again = c->again;
@@ -14198,11 +14191,10 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     info.row = c->view->row_begin;
     info.unit_name = c->unit->iface->name;
     info.device = &r->device;
-    info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
-    for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int there = s < info.streams;
-        info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
-        info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
+    info.streams = forward ? c->info->out_streams : c->info->in_streams;
+    for (int64_t s = 0; s < info.streams; s++) {
+        info.stream[s] = forward ? c->out[s] : c->d_in[s];
+        info.width[s] = forward ? c->info->out_width[s] : c->info->in_width[s];
     }
     info.type = c->info->streams;
     if (c->team && heti_shows_whole(r) && ctx->task.job != HETI_JOB_INFER) return heti_hook_whole(r, c, &info);
@@ -14484,18 +14476,12 @@ typedef struct heti_passage {
 
 /* What leaves a stage, or comes: of F and of its SEND and RECV forward, of all others backward. */
 static heti_passage heti_passage_of(const heti_rank *r, const het_action *a, const heti_stage *stage, int leaves) {
-    const het_plan *plan = r->ctx->share.plan;
-    const int forward = heti_goes_forward(a), behind = forward == leaves;
-    const int64_t s = stage->planned, other = behind ? s + 1 : s - 1;
+    const int forward = heti_goes_forward(a), further = forward ? 1 : -1;
+    const het_action computes = heti_lists_other(a, forward ? HET_ACTION_F : HET_ACTION_B, 0);
     heti_passage p;
-    p.peer = other >= plan->first_stage[a->pipeline] && other < plan->first_stage[a->pipeline + 1] ?
-             plan->stage[other].rank : -1;
-    if (!forward && !(behind ? heti_gets_gradient(plan, s) : het_plan_backward(plan, s) == 2)) p.peer = -1; /* a cut */
-    p.unit = behind ? stage->unit_end : stage->unit_begin;
-    p.key = *a;
-    p.key.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
-    if (leaves) p.key.stage += forward ? 1 : -1;
-    p.key.overlap = 0;
+    p.peer = heti_neighbour(r->ctx->share.plan, &computes, leaves);
+    p.unit = forward == leaves ? stage->unit_end : stage->unit_begin;
+    p.key = heti_lists_other(a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, leaves ? further : 0);
     return p;
 }
 
