@@ -9642,7 +9642,6 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request, het_re
 static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int64_t end, void *data, size_t size) {
     const het_transport_iface *iface = ctx->world.transport.iface;
     const uint32_t channel = HETI_CHANNEL_SPREAD;
-    if (ctx->world.processes == 1) return HET_OK;
     for (int64_t i = first; i < end; i++) {
         if (i == from || (from != ctx->world.process && i != ctx->world.process)) continue;
         memset(&ctx->world.request, 0, sizeof ctx->world.request);
@@ -10003,8 +10002,7 @@ static het_result heti_give_pieces(heti_rank *r, heti_endpoint *end, het_event *
 
 HETRAIN_API void het_desc_defaults(het_desc *desc) {
     if (!desc) return;
-    const het_result named = het_model_complete(&desc->model, NULL); /* het_create names a bad field */
-    (void)named;
+    (void)heti_model_complete(&desc->model, "het_desc_defaults", NULL); /* het_create names a bad field */
     if (desc->limits.max_tokens == 0)
         desc->limits.max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4
                                       ? 4 * desc->model.context : INT64_MAX;
@@ -11388,8 +11386,7 @@ static void heti_count_messages(heti_rank *r) {
         size_t *most = heti_on_lane(r->ctx, from, to) ? &part->lane_bytes : &part->message_bytes;
         if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (from != leader && to != leader)) continue;
         *most = heti_max_size(*most, heti_stream_bytes(r->ctx, plan->stage[s].unit_end, part->limits.rows));
-        if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
-        if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
+        part->crossings = heti_max(part->crossings, heti_team_size(plan, from == leader ? to : from));
     }
 }
 
@@ -12376,7 +12373,6 @@ static het_result heti_init_rotary(heti_rank *r) {
     const int64_t half = heti_rotary_size(model) / 2;
     float *inverse = HETI_CAST(float *, HETI_CAST(void *, part->staging)), *cosine = inverse + half,
           *sine = cosine + half;
-    if (model->position != HET_ROTARY) return HET_OK;
     if (3 * half > 2 * HETI_STAGING)
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
                          model->head_size);
@@ -12556,7 +12552,6 @@ static void heti_tell_kernels(const het_ctx *ctx) {
 /* All that a context is made for. On failure ctx->error says why, and heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
-    ctx->desc.host.allocator = ctx->counter.inner;
     ctx->world.transport = desc->layout.transport;
     ctx->chain.unit_count = desc->units ? desc->unit_count : heti_unit_count(&desc->model);
     ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
@@ -14177,9 +14172,10 @@ static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook
 
 static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a) {
     het_ctx *ctx = r->ctx;
-    het_hook_info info = HETI_ZEROS;
+    het_hook_info info;
     const int forward = direction == HET_FORWARD;
     if (!ctx->desc.host.hook) return HET_OK;
+    memset(&info, 0, sizeof info);
     info.direction = direction;
     info.again = c->again;
     info.rank = r->rank;
