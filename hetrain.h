@@ -13613,24 +13613,22 @@ static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
     }
 }
 
-/* All pieces of a kind's calls up to one have come, or left. */
-static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
+/* All pieces of a kind's calls up to the rank's own, less `back`, have come, or terms have left. */
+static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int64_t back) {
+    const int receives = kind != HETI_FLOW_SUMS;
     for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
         const heti_flow_piece *p = heti_oldest_piece(f);
-        if (f->kind == kind && f->receives == receives && p->count > 0 && p->call <= call) return 0;
+        if (f->kind != kind || f->receives != receives || p->count == 0) continue;
+        if (p->call <= r->part->flow.call[kind] - back) return 0;
     }
     return 1;
 }
 
 /* What the buffer of the next call that adds terms held before is sent. */
-static int heti_terms_free(const heti_rank *r) {
-    return heti_flowed_until(r, HETI_FLOW_SUMS, 0, r->part->flow.call[HETI_FLOW_SUMS] - 2);
-}
+static int heti_terms_free(const heti_rank *r) { return heti_flowed_until(r, HETI_FLOW_SUMS, 2); }
 
 /* The weights of the next call that uses any are there. */
-static int heti_weights_there(const heti_rank *r) {
-    return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
-}
+static int heti_weights_there(const heti_rank *r) { return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 0); }
 
 /* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and
    sums of what it owns itself, weights that it holds itself. What lies where it belongs stays. */
@@ -15202,11 +15200,9 @@ static int heti_stepped(const heti_rank *r) {
     return heti_owned_count(r, a->stage) == 0 || !heti_is_trained(r, a->stage) ||
            r->part->stepped[a->stage] > a->version - ahead;
 }
-static int heti_terms_left(const heti_rank *r) {
-    return heti_flowed_until(r, HETI_FLOW_SUMS, 0, r->part->flow.call[HETI_FLOW_SUMS] - 1);
-}
+static int heti_terms_left(const heti_rank *r) { return heti_flowed_until(r, HETI_FLOW_SUMS, 1); }
 static int heti_version_there(const heti_rank *r) {
-    return heti_stepped(r) && heti_flowed_until(r, HETI_FLOW_GATHER, 1, r->part->flow.call[HETI_FLOW_GATHER] - 1);
+    return heti_stepped(r) && heti_flowed_until(r, HETI_FLOW_GATHER, 1);
 }
 
 /* REDUCE and GATHER of one of several updates. */
