@@ -12440,8 +12440,8 @@ static void heti_release_rank(heti_rank *r) {
     iface->destroy(r->device.self);
 }
 
-/* Leaves a share's groups, and gives back what it has on devices and on the host. */
-static void heti_end_share(het_ctx *ctx, heti_share *share) {
+/* Leaves a share's groups, and gives back what it has on devices. */
+static void heti_close_share(het_ctx *ctx, heti_share *share) {
     heti_part *part;
     for (int64_t i = 0; i < ctx->world.local_count; i++)
         if ((part = heti_part_of(ctx, share, i)) != NULL)
@@ -12452,6 +12452,14 @@ static void heti_end_share(het_ctx *ctx, heti_share *share) {
         if ((part = heti_part_of(ctx, share, i)) == NULL) continue;
         heti_close_memory(&ctx->rank[i], part);
         heti_close_ends(&ctx->rank[i], part);
+    }
+}
+
+/* What it has on the host. Behind a failure a device may write there until it is destroyed. */
+static void heti_free_share(het_ctx *ctx, heti_share *share) {
+    heti_part *part;
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
+        if ((part = heti_part_of(ctx, share, i)) == NULL) continue;
         if (part->places) heti_free(&ctx->allocator, part->places, part->sizes.stored);
         heti_arena_end(&part->stages, &ctx->allocator);
         heti_arena_end(&part->host, &ctx->allocator);
@@ -12464,8 +12472,9 @@ static void heti_end_share(het_ctx *ctx, heti_share *share) {
 /* Releases whatever a context has got so far. It comes from the user's allocator directly. */
 static void heti_release(het_ctx *ctx) {
     heti_end_threads(ctx);
-    heti_end_share(ctx, &ctx->share);
+    heti_close_share(ctx, &ctx->share);
     for (int64_t i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
+    heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
     heti_arena_end(&ctx->chain.units, &ctx->allocator);
     heti_arena_end(&ctx->world.arena, &ctx->allocator);
@@ -16380,7 +16389,8 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
         result = heti_change_over(ctx, &aside, staged);
     }
     if (ctx->failed) *together = 0;
-    heti_end_share(ctx, &aside);
+    heti_close_share(ctx, &aside);
+    heti_free_share(ctx, &aside);
     heti_arena_end(&staging, &ctx->allocator);
     ctx->desc.layout.schedule = NULL;
     return result;
