@@ -14594,13 +14594,14 @@ static het_result heti_start_message(heti_rank *r, heti_message *message, int re
     heti_crossing x;
     for (x.member = -1; heti_next_crossing(r, p, &x);) {
         het_communicator_piece *rows = &piece[receives][first + x.member];
-        rows->data = message->rows + x.at;
-        rows->bytes = x.size - HETI_ENVELOPE;
-        record->bytes += HETI_CAST(int64_t, rows->bytes);
+        const int64_t bytes = HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
+        record->bytes += bytes;
         HETI_TRY(heti_start_post(r, &message->post[x.member], receives, x.rank, HETI_CHANNEL_STAGE,
                                  message->data + x.at, end ? HETI_ENVELOPE : x.size));
-        if (end && !receives)
-            r->ctx->traffic[r->local * r->ctx->world.ranks + x.rank].transfer_bytes += HETI_CAST(int64_t, rows->bytes);
+        if (!end) continue;
+        rows->data = message->rows + x.at;
+        rows->bytes = HETI_CAST(size_t, bytes);
+        if (!receives) r->ctx->traffic[r->local * r->ctx->world.ranks + x.rank].transfer_bytes += bytes;
     }
     if (!end) return HET_OK;
     if (record->bytes > 0)
