@@ -14788,7 +14788,8 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
         if (piece[i].rows > 0)
             HETI_TRY(heti_start_post(r, &r->part->exchange[i], i % 2 == 1, t->plan[i / 2].rank, HETI_CHANNEL_TEAM,
                                      piece[i].data, piece[i].row * piece[i].rows));
-    for (int64_t i = 0; i < pieces; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
+    for (int64_t i = 0; i < pieces && !end; i++)
+        HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
     for (int64_t i = 1; i < pieces; i += 2)
         HETI_TRY(heti_copy_piece(r, &piece[i], inside ? HET_OP_COPY : HET_OP_COPY_IN, piece[i].first,
                                  piece[i].step, piece[i].data, piece[i].row));

@@ -28,20 +28,20 @@
    makes when they are first used are made there, in groups of up to 8,192 members. Ranges of one
    size are one ncclReduceScatter or ncclAllGather; uneven ones are one ncclReduce or ncclBroadcast
    per member, an exchange is one ncclSend or ncclRecv per piece, between ncclGroupStart and
-   ncclGroupEnd: NCCL runs them as one. A float
-   is summed in the order of NCCL's ring, which is the same each time in one group on the same
-   machines. Streams of groups have the highest priority, so that a block of a product that ends
-   makes room for a message before another block of the product.
+   ncclGroupEnd: NCCL runs them as one. A float is summed in the order of NCCL's ring, which is the
+   same each time in one group on the same machines. Streams of groups have the highest priority, so
+   that a block of a product that ends makes room for a message before another block of the product.
 
    SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not
    the same on all cards. NCCL allows this as long as all their kernels find room on the card at
    once, beside which nothing waits for another group: a rank has at most five groups at work (a
    message each way with each neighbour, or an exchange of its team; one reduction), each with at
-   most 32 blocks, half a multiprocessor or less a block. Parts of a card with fewer than 80 multiprocessors want
-   NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default. CUDA itself must not hold an
-   op back behind another: before CUDA starts a program sets CUDA_DEVICE_MAX_CONNECTIONS=32, so that
-   streams share no hardware queue, and CUDA_MODULE_LOADING=EAGER, so that no kernel has to be loaded
-   while a receive waits (programs/train.c does both).
+   most 32 blocks, half a multiprocessor or less a block. Parts of a card with fewer than 80
+   multiprocessors want NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default. CUDA
+   itself must not hold an op back behind another: before CUDA starts a program sets
+   CUDA_DEVICE_MAX_CONNECTIONS=32, so that streams share no hardware queue, and
+   CUDA_MODULE_LOADING=EAGER, so that no kernel has to be loaded while a receive waits
+   (programs/train.c does both).
 
    VERSIONS   The library must not be older than the header this file was compiled with. Identities
    carry the version of the library that made them, and a member with another one does not join.
@@ -391,7 +391,7 @@ static void heti_nccl_first(const heti_nccl_group *g, const heti_nccl_op *op, he
     char *data = HETI_CAST(char *, g->scratch);
     for (int64_t m = 0; g->exchanges && m < g->members; m++) {
         op->out[m].data = data;
-        op->in[m].data = data + 128; /* the same from all */
+        op->in[m].data = data + 64 * (1 + m % 1000);
         op->out[m].bytes = op->in[m].bytes = m == g->member ? 0 : 64;
     }
     if (g->exchanges) {
