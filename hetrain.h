@@ -9857,12 +9857,15 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
     return result;
 }
 
-/* Ops of a group that are under way at most on a rank: messages of a lane, one exchange of a team,
-   one block's of a cluster, one for each of the block's clusters. */
-static int64_t heti_ops_of(const heti_rank *r, int64_t g) {
-    const het_ctx *ctx = r->ctx;
-    int64_t most = ctx->share.group[g].kind == HETI_GROUP_LANE ? r->part->message_count + 2 : 1;
-    for (const heti_owners *o = ctx->share.owners; o < ctx->share.owners + ctx->chain.block_count; o++)
+/* Ops of a group that are under way at most on a rank, the same in all processes: messages of a lane,
+   no more than the longest list has actions; one exchange of a team; one block's of a cluster, one
+   for each of the block's clusters. */
+static int64_t heti_ops_of(const het_ctx *ctx, const heti_share *share, int64_t g) {
+    const int64_t *start = share->schedule->start;
+    int64_t most = 1;
+    for (int64_t i = 0; i < share->plan->ranks && share->group[g].kind == HETI_GROUP_LANE; i++)
+        most = heti_max(most, start[i + 1] - start[i] + 2);
+    for (const heti_owners *o = share->owners; o < share->owners + ctx->chain.block_count; o++)
         for (int64_t c = 0; c < o->clusters; c++)
             if (o->group[c] == g) most = heti_max(most, o->clusters);
     return most;
@@ -9883,8 +9886,9 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
             heti_endpoint *end = heti_endpoint_of(r->part, g);
             if (!end || end->joined) continue;
             const het_result result = round > 0 ? groups->iface->joined(groups->self, end->handle, &end->joined)
-                : groups->iface->join(groups->self, &r->device, id, group->members, end->member, heti_ops_of(r, g),
-                                      group->kind != HETI_GROUP_CLUSTER, &end->handle);
+                : groups->iface->join(groups->self, &r->device, id, group->members, end->member,
+                                      heti_ops_of(ctx, &ctx->share, g), group->kind != HETI_GROUP_CLUSTER,
+                                      &end->handle);
             if (result != HET_OK && round == 0) end->handle = NULL;
             if (result != HET_OK) return heti_join_fail(ctx, r, end, result, round > 0 ? "joined" : "join");
             missing += !end->joined;
@@ -9893,12 +9897,13 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     return HET_OK;
 }
 
-/* The groups of the share in use, but for those that the share `aside`, if there is one, has as
-   well (heti_keep_groups); all processes know which. */
+/* The groups of the share in use, but for those that the share `aside`, if there is one, has as well
+   and for as many ops (heti_keep_groups); all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     for (int64_t g = 0; g < ctx->share.groups; g++) {
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
-        if (aside && heti_group_number(aside, &ctx->share.group[g]) < aside->groups) continue;
+        const int64_t old = aside ? heti_group_number(aside, &ctx->share.group[g]) : 0;
+        if (aside && old < aside->groups && heti_ops_of(ctx, aside, old) >= heti_ops_of(ctx, &ctx->share, g)) continue;
         HETI_TRY(heti_make_identity(ctx, &ctx->share.group[g], id));
         HETI_TRY(heti_join_group(ctx, g, id));
     }
@@ -16303,14 +16308,14 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     return first.code;
 }
 
-/* Groups that both shares have go over to the one in use. */
+/* Groups that both shares have go over to the one in use, but for those joined anew. */
 static void heti_keep_groups(het_ctx *ctx, heti_share *aside) {
     for (int64_t i = 0; i < ctx->world.local_count; i++)
         for (int64_t k = 0; k < ctx->share.part[i].ends; k++) {
             heti_endpoint *end = &ctx->share.part[i].end[k];
             const int64_t g = heti_group_number(aside, &ctx->share.group[end->group]);
             heti_endpoint *from = heti_endpoint_of(&aside->part[i], g);
-            if (!from) continue;
+            if (!from || end->handle) continue;
             end->handle = from->handle;
             end->given = from->given;
             end->finished = from->finished;

@@ -2,6 +2,7 @@
    that name rank and op whichever call of the provider fails, or never comes to an end. */
 #define _POSIX_C_SOURCE 200809L
 #include "late_groups.h"
+#include "hetrain_plan.h"
 
 #define STEPS 3
 #define MOST 5
@@ -382,6 +383,45 @@ static void replanning_keeps_groups_and_bits(void **state)
         (void)support_step(one, &l.run.data, step, SUPPORT_TOGETHER);
         (void)support_step(many, &l.run.data, step++, SUPPORT_APART);
         assert_true(support_hash(one) == support_hash(many));
+    }
+    het_destroy(one);
+    het_destroy(many);
+    layout_end(&l);
+}
+
+/* Lists in which more messages are under way, for the second rank is slower than the first: lanes are joined for more ops. */
+static void lanes_are_joined_anew_for_more_messages(void **state)
+{
+    static const char *const lists[] = { "0F0,0B0\n1F0,1B0\n", "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,0B0,0B1,0B2,0B3,0B4,0B5,0B6,0B7\n"
+                                         "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4,1F5,1B5,1F6,1B6,1F7,1B7\n" };
+    static const int64_t batches[] = { 1, 8 }, joins[] = { 0, 4, 0 }; /* two ranks of a lane each way */
+    het_error error = { HET_OK, { 0 } };
+    het_ctx *one, *many;
+    layout l;
+    int k;
+    (void)state;
+    layout_start(&l, HET_LLAMA);
+    l.run.desc.limits.max_micro_batches = 1;
+    one = support_create(&l.run.desc);
+    layout_group(&l, "01", "pp");
+    many = support_create(&l.run.desc);
+    for (k = 0; k < 3; k++) {
+        const int64_t before = fake.joins;
+        het_plan *plan = support_plan("pp", NULL, 8, 2, 1);
+        het_schedule *schedule;
+        het_replan_desc desc;
+        memset(&desc, 0, sizeof desc);
+        EXPECT_OK(het_schedule_read(plan, lists[k > 0], strlen(lists[k > 0]), NULL, &schedule, &error));
+        desc.plan = plan;
+        desc.schedule = schedule;
+        desc.max_micro_batches = batches[k > 0];
+        EXPECT_OK(het_replan(many, &desc));
+        assert_int_equal(fake.joins - before, joins[k]);
+        (void)support_step(one, &l.run.data, k, SUPPORT_TOGETHER);
+        (void)support_step(many, &l.run.data, k, k == 0 ? SUPPORT_TOGETHER : SUPPORT_APART);
+        assert_true(support_hash(one) == support_hash(many));
+        het_schedule_free(schedule);
+        het_plan_free(plan);
     }
     het_destroy(one);
     het_destroy(many);
@@ -1021,6 +1061,7 @@ int main(void)
         cmocka_unit_test(messages_count_their_rows),
         cmocka_unit_test(emulated_links_stay_on_the_host), cmocka_unit_test(teams_count_as_on_the_host),
         cmocka_unit_test(replanning_keeps_groups_and_bits),
+        cmocka_unit_test(lanes_are_joined_anew_for_more_messages),
         cmocka_unit_test(replanning_without_memory),
         cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(who_never_joins_is_waited_for_in_vain),
