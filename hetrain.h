@@ -10378,6 +10378,7 @@ static int heti_passes_on(const het_unit_info *info) {
 }
 
 static het_result heti_build_chain(het_ctx *ctx) {
+    int64_t frozen = 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
         for (int64_t p = 0; p < unit->info.parameters; p++) {
@@ -10390,6 +10391,10 @@ static het_result heti_build_chain(het_ctx *ctx) {
                              "and writes no stream; another one with a loss passes its input streams on", u,
                              unit->unit.iface->name);
     }
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) frozen += ctx->chain.parameter[p].frozen;
+    if (frozen > 0 && frozen == ctx->chain.parameter_count && ctx->desc.inference != HET_YES)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: all %d parameters are frozen, so nothing is trained; "
+                         "het_desc.inference is HET_YES where that is meant", ctx->call, frozen);
     return HET_OK;
 }
 

@@ -217,32 +217,31 @@ struct heti_nccl {
 
 /* ---- texts, time, memory --------------------------------------------------------------------- */
 
-static void heti_nccl_format(char *text, const char *format, va_list list) HETI_NCCL_PRINTF(2, 0);
-static void heti_nccl_format(char *text, const char *format, va_list list) {
-    (void)vsnprintf(text, HETI_NCCL_TEXT, format, list);
+static HETI_NCCL_PRINTF(3, 0) void heti_nccl_format(char *text, size_t capacity, const char *format, va_list list) {
+    (void)vsnprintf(text, capacity, format, list);
     for (; *text != 0; text++)
         if ((*text > 0 && *text < 32) || *text == 127) *text = '?'; /* NCCL's texts end lines */
 }
 
-static het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...) {
+static HETI_NCCL_PRINTF(3, 4) het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...) {
     if (error != NULL) {
         va_list list;
         va_start(list, format);
-        heti_nccl_format(error->text, format, list);
+        heti_nccl_format(error->text, HETI_NCCL_TEXT, format, list);
         va_end(list);
         error->code = code;
     }
     return code;
 }
 
-/* The first error of a group stays. */
-static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...) {
+/* The first error of a group stays; it says whose it is. */
+static HETI_NCCL_PRINTF(3, 4) het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...) {
     if (g->failed == HET_OK) {
+        const int used = snprintf(g->text, sizeof g->text, "nccl, cuda:%d, member %lld of %lld, ", g->ordinal,
+                                  HETI_CAST(long long, g->member), HETI_CAST(long long, g->members));
         va_list list;
         va_start(list, format);
-        heti_nccl_format(g->text, format, list);
+        heti_nccl_format(g->text + used, sizeof g->text - HETI_CAST(size_t, used), format, list);
         va_end(list);
         g->failed = code;
     }
@@ -250,12 +249,11 @@ static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char 
 }
 
 /* The last error of place, identity and join. */
-static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...) {
+static HETI_NCCL_PRINTF(3, 4) het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...) {
     va_list list;
     (void)pthread_mutex_lock(&n->lock);
     va_start(list, format);
-    heti_nccl_format(n->text, format, list);
+    heti_nccl_format(n->text, HETI_NCCL_TEXT, format, list);
     va_end(list);
     (void)pthread_mutex_unlock(&n->lock);
     return code;
@@ -263,11 +261,10 @@ static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *form
 
 static const char *heti_nccl_code(ncclResult_t code) {
     static const char *const names[] = { "ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError",
-                                        "ncclInternalError", "ncclInvalidArgument",
-                                         "ncclInvalidUsage", "ncclRemoteError", "ncclInProgress", "ncclTimeout" };
-    const int number = HETI_CAST(int, code);
-    return number >= 0 && number < HETI_CAST(int, sizeof names / sizeof *names) ? names[number] :
-        "unknown ncclResult_t";
+                                         "ncclInternalError", "ncclInvalidArgument", "ncclInvalidUsage",
+                                         "ncclRemoteError", "ncclInProgress", "ncclTimeout" };
+    const size_t number = HETI_CAST(size_t, code);
+    return number < sizeof names / sizeof *names ? names[number] : "unknown ncclResult_t";
 }
 
 /* What the network or a process elsewhere did is the transport's fault, all else the device's. */
@@ -276,17 +273,14 @@ static het_result heti_nccl_result(ncclResult_t code) {
 }
 
 static het_result heti_nccl_failed(heti_nccl_group *g, ncclResult_t code, const char *call, int line) {
-    return heti_nccl_say(g, heti_nccl_result(code),
-                         "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), hetrain_nccl.c:%d",
-                         HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                         call, heti_nccl_code(code), ncclGetErrorString(code), line);
+    return heti_nccl_say(g, heti_nccl_result(code), "%s: %s (%s), hetrain_nccl.c:%d", call, heti_nccl_code(code),
+                         ncclGetErrorString(code), line);
 }
 
 static het_result heti_nccl_cuda_failed(heti_nccl_group *g, cudaError_t code, const char *call, int line) {
     (void)cudaGetLastError(); /* it is told here */
-    return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), hetrain_nccl.c:%d",
-                         HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                         call, cudaGetErrorName(code), cudaGetErrorString(code), line);
+    return heti_nccl_say(g, HET_ERR_DEVICE, "%s: %s (%s), hetrain_nccl.c:%d", call, cudaGetErrorName(code),
+                         cudaGetErrorString(code), line);
 }
 
 /* HETI_NCCL_CUDA(g, cudaFree, (pointer)): passes an error on, with the call's name. */
@@ -303,9 +297,7 @@ static double heti_nccl_now(void) {
 
 /* Between two questions of the calls that wait. */
 static void heti_nccl_pause(void) {
-    struct timespec t;
-    t.tv_sec = 0;
-    t.tv_nsec = 50000;
+    const struct timespec t = { 0, 50000 };
     (void)nanosleep(&t, NULL);
 }
 
@@ -326,9 +318,7 @@ static void heti_nccl_release(void *user, void *pointer, size_t size) {
 static heti_nccl *heti_nccl_self(void *self) { return HETI_CAST(heti_nccl *, self); }
 static heti_nccl_group *heti_nccl_of(het_communicator *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
 
-static size_t heti_nccl_element_bytes(het_communicator_element element) {
-    return element == HET_COMMUNICATOR_F32 ? 4 : 8;
-}
+static size_t heti_nccl_bytes(het_communicator_element element) { return element == HET_COMMUNICATOR_F32 ? 4 : 8; }
 
 static ncclDataType_t heti_nccl_type(het_communicator_element element) {
     return element == HET_COMMUNICATOR_F32 ? ncclFloat32 : element == HET_COMMUNICATOR_F64 ? ncclFloat64 : ncclInt64;
@@ -349,7 +339,7 @@ static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char
    them. */
 static void heti_nccl_even(const heti_nccl_group *g, heti_nccl_kind kind, char *all, size_t count,
                            het_communicator_element element, heti_nccl_issue *issue) {
-    char *own = all + HETI_CAST(size_t, g->member) * count * heti_nccl_element_bytes(element);
+    char *own = all + HETI_CAST(size_t, g->member) * count * heti_nccl_bytes(element);
     const ncclDataType_t type = heti_nccl_type(element);
     if (kind == HETI_NCCL_ALL_GATHER) HETI_NCCL_NOTE(issue, ncclAllGather, (own, all, count, type, g->comm, g->stream));
     else HETI_NCCL_NOTE(issue, ncclReduceScatter, (all, own, count, type, ncclSum, g->comm, g->stream));
@@ -357,7 +347,7 @@ static void heti_nccl_even(const heti_nccl_group *g, heti_nccl_kind kind, char *
 
 /* Range m is reduced to member m, or comes from it. */
 static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
-    const size_t bytes = heti_nccl_element_bytes(op->element), own = HETI_CAST(size_t, op->start[1] - op->start[0]);
+    const size_t bytes = heti_nccl_bytes(op->element), own = HETI_CAST(size_t, op->start[1] - op->start[0]);
     const ncclDataType_t type = heti_nccl_type(op->element);
     int even = own > 0;
     for (int64_t m = 1; m < g->members; m++) even &= HETI_CAST(size_t, op->start[m + 1] - op->start[m]) == own;
@@ -461,8 +451,7 @@ static het_result heti_nccl_count(heti_nccl_group *g) {
 static het_result heti_nccl_advance(heti_nccl_group *g) {
     const int32_t was_busy = g->busy;
     if (g->failed != HET_OK) return g->failed;
-    if (g->comm == NULL)
-        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: the group was aborted", HETI_CAST(int, g->ordinal));
+    if (g->comm == NULL) return heti_nccl_say(g, HET_ERR_STATE, "the group was aborted");
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_TRY(heti_nccl_ask(g, &g->busy));
     if (was_busy && !g->busy && g->stage != HETI_NCCL_JOINING) HETI_NCCL_TRY(heti_nccl_posted(g));
@@ -485,16 +474,14 @@ static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl
     heti_nccl_op *op = &g->op[g->given % g->ops];
     const cudaStream_t stream = HETI_CAST(cudaStream_t, het_cuda_stream(&g->device, queue));
     if (g->failed != HET_OK) return g->failed;
-    if (g->stage != HETI_NCCL_JOINED)
-        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: op in a group not joined", HETI_CAST(int, g->ordinal));
+    if (g->stage != HETI_NCCL_JOINED) return heti_nccl_say(g, HET_ERR_STATE, "op in a group not joined");
     if (g->exchanges != (kind == HETI_NCCL_EXCHANGE))
-        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: the group was joined for %s", HETI_CAST(int, g->ordinal),
+        return heti_nccl_say(g, HET_ERR_STATE, "the group was joined for %s",
                              g->exchanges ? "exchanges" : "reductions and gathers");
     if (g->given - g->finished >= g->ops) HETI_NCCL_TRY(heti_nccl_count(g));
     if (g->given - g->finished >= g->ops)
-        return heti_nccl_say(g, HET_ERR_LIMIT, "nccl, cuda:%d: %lld ops are under way, which is all the group "
-                                               "was joined for", HETI_CAST(int, g->ordinal),
-                                               HETI_CAST(long long, g->ops));
+        return heti_nccl_say(g, HET_ERR_LIMIT, "%lld ops are under way, which is all the group was joined for",
+                             HETI_CAST(long long, g->ops));
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_CUDA(g, cudaEventRecord, (op->ready, stream));
     op->kind = kind;
@@ -513,9 +500,8 @@ static het_result heti_nccl_collective(het_communicator *group, het_queue *queue
     heti_nccl_op *op = NULL;
     for (int64_t m = 0; m < g->members; m++)
         if (start[0] < 0 || start[m] > start[m + 1])
-            return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: range %lld of an op is [%lld, %lld)",
-                                 HETI_CAST(int, g->ordinal), HETI_CAST(long long, m), HETI_CAST(long long, start[m]),
-                                 HETI_CAST(long long, start[m + 1]));
+            return heti_nccl_say(g, HET_ERR_INVALID, "range %lld of an op is [%lld, %lld)", HETI_CAST(long long, m),
+                                 HETI_CAST(long long, start[m]), HETI_CAST(long long, start[m + 1]));
     HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, &op));
     op->data = HETI_CAST(char *, data);
     op->element = element;
@@ -542,9 +528,7 @@ static het_result heti_nccl_exchange(void *self, het_communicator *group, het_qu
     const size_t bytes = HETI_CAST(size_t, g->members) * sizeof *out;
     (void)self;
     if (out[g->member].bytes > 0 || in[g->member].bytes > 0)
-        return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: member %lld of %lld has a piece for itself",
-                             HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member),
-                             HETI_CAST(long long, g->members));
+        return heti_nccl_say(g, HET_ERR_INVALID, "has a piece for itself");
     HETI_NCCL_TRY(heti_nccl_take(g, queue, HETI_NCCL_EXCHANGE, &op));
     memcpy(op->out, out, bytes);
     memcpy(op->in, in, bytes);
@@ -581,8 +565,7 @@ static void heti_nccl_abort_group(heti_nccl_group *g) {
 }
 
 static void heti_nccl_abort(void *self, het_communicator *group) {
-    (void)self;
-    heti_nccl_abort_group(heti_nccl_of(group));
+    (void)self, heti_nccl_abort_group(heti_nccl_of(group));
 }
 
 /* Behind an abort: 1 when no op is under way. An error that comes twice is the stream's end:
@@ -601,8 +584,7 @@ static int heti_nccl_drain(heti_nccl_group *g, double seconds) {
 }
 
 static void heti_nccl_free_group(heti_nccl_group *g) {
-    const het_allocator allocator = g->nccl->allocator;
-    allocator.free(allocator.user, g, g->block);
+    g->nccl->allocator.free(g->nccl->allocator.user, g, g->block);
 }
 
 static void heti_nccl_end_events(heti_nccl_group *g) {
@@ -641,23 +623,16 @@ static int heti_nccl_settle(heti_nccl *n, int give_up) {
     return n->closing == NULL;
 }
 
-/* Starts ncclCommFinalize; 0: it was refused. */
-static int heti_nccl_finalize(heti_nccl_group *g) {
-    ncclResult_t code;
-    (void)cudaSetDevice(g->ordinal);
-    code = ncclCommFinalize(g->comm);
-    if (code != ncclSuccess && code != ncclInProgress) return 0;
-    g->stage = HETI_NCCL_CLOSING;
-    return 1;
-}
-
 static void heti_nccl_leave(void *self, het_communicator *group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_group *g = heti_nccl_of(group);
-    int drained = 1, closing = 0;
-    if (g->comm != NULL && g->failed == HET_OK && g->stage == HETI_NCCL_JOINED && heti_nccl_advance(g) == HET_OK &&
-        g->finished == g->given)
-        closing = heti_nccl_finalize(g);
+    int drained = 1, closing = g->comm != NULL && g->failed == HET_OK && g->stage == HETI_NCCL_JOINED &&
+                               heti_nccl_advance(g) == HET_OK && g->finished == g->given;
+    if (closing) {
+        const ncclResult_t code = ncclCommFinalize(g->comm); /* advance has set the card */
+        closing = code == ncclSuccess || code == ncclInProgress;
+        g->stage = HETI_NCCL_CLOSING;
+    }
     if (!closing) {
         heti_nccl_abort_group(g);
         drained = heti_nccl_drain(g, n->abort_seconds);
@@ -683,8 +658,7 @@ static het_result heti_nccl_scratch(heti_nccl *n, heti_nccl_group *g) {
     while (card != NULL && card->ordinal != g->ordinal) card = card->next;
     if (card == NULL) {
         card = HETI_CAST(heti_nccl_card *, n->allocator.alloc(n->allocator.user, sizeof *card, 16));
-        if (card == NULL)
-            return heti_nccl_say(g, HET_ERR_OOM, "nccl: no memory for card cuda:%d", HETI_CAST(int, g->ordinal));
+        if (card == NULL) return heti_nccl_say(g, HET_ERR_OOM, "no memory for the card");
         memset(card, 0, sizeof *card);
         card->ordinal = g->ordinal;
         card->next = n->card;

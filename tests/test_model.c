@@ -323,6 +323,21 @@ static void descriptions_are_contexts(void **state)
     het_description_free(d);
 }
 
+static int freeze_all(void *user, const char *name) { (void)user; (void)name; return 1; }
+
+/* Where nothing is trained a step would do nothing, and say nothing; generating and evaluating go on. */
+static void frozen_as_a_whole(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    het_error error = { HET_OK, "" };
+    het_ctx *ctx;
+    (void)state;
+    desc.frozen = freeze_all;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "all|parameters are frozen|inference");
+    desc.inference = HET_YES;
+    het_destroy(support_create(&desc));
+}
+
 static void frozen_parameters_stay(void **state)
 {
     het_desc desc = describe(HET_GPT2);
@@ -1609,7 +1624,7 @@ int main(void)
         cmocka_unit_test(learning_rate_schedules),
         cmocka_unit_test(training_learns),
         cmocka_unit_test(descriptions_are_contexts),
-        cmocka_unit_test(frozen_parameters_stay),
+        cmocka_unit_test(frozen_as_a_whole), cmocka_unit_test(frozen_parameters_stay),
         cmocka_unit_test(freezing_leaves_other_gradients),
         cmocka_unit_test(weights_count_like_repetition),
         cmocka_unit_test(weights_of_one_and_zero),

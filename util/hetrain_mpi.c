@@ -211,15 +211,14 @@ static void heti_mpi_clean_text(char *text) {
         if ((*text > 0 && *text < 32) || *text == 127) *text = '?';
 }
 
-static void heti_mpi_format(het_error *error, het_result code, const char *format, va_list list) HETI_MPI_PRINTF(3, 0);
-static void heti_mpi_format(het_error *error, het_result code, const char *format, va_list list) {
+static HETI_MPI_PRINTF(3, 0) void heti_mpi_format(het_error *error, het_result code, const char *format,
+                                                  va_list list) {
     (void)vsnprintf(error->text, sizeof error->text, format, list);
     heti_mpi_clean_text(error->text);
     error->code = code;
 }
 
-static het_result heti_mpi_fail(het_error *error, het_result code, const char *format, ...) HETI_MPI_PRINTF(3, 4);
-static het_result heti_mpi_fail(het_error *error, het_result code, const char *format, ...) {
+static HETI_MPI_PRINTF(3, 4) het_result heti_mpi_fail(het_error *error, het_result code, const char *format, ...) {
     va_list list;
     va_start(list, format);
     if (error != NULL) heti_mpi_format(error, code, format, list);
@@ -228,8 +227,7 @@ static het_result heti_mpi_fail(het_error *error, het_result code, const char *f
 }
 
 /* The first error stays. Call with the lock held. */
-static het_result heti_mpi_say(heti_mpi *m, het_result code, const char *format, ...) HETI_MPI_PRINTF(3, 4);
-static het_result heti_mpi_say(heti_mpi *m, het_result code, const char *format, ...) {
+static HETI_MPI_PRINTF(3, 4) het_result heti_mpi_say(heti_mpi *m, het_result code, const char *format, ...) {
     va_list list;
     va_start(list, format);
     if (m->error.text[0] == 0) heti_mpi_format(&m->error, code, format, list);
@@ -335,7 +333,8 @@ static void heti_mpi_record_abort(heti_mpi *m, int process, int code, const char
    receive whose message never comes needs no cancelling. Receives of one (process, channel) stand
    in line. */
 
-static void heti_mpi_request_error(heti_mpi *m, const heti_mpi_node *node, int code) {
+/* What MPI says of a call for a request; returns -1. */
+static int heti_mpi_request_error(heti_mpi *m, const heti_mpi_node *node, int code) {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     text[0] = 0;
@@ -345,6 +344,7 @@ static void heti_mpi_request_error(heti_mpi *m, const heti_mpi_node *node, int c
                        node->receives ? "message from" : "message to", node->process, node->channel,
                        HETI_CAST(unsigned long long, node->size), text);
     (void)pthread_mutex_unlock(&m->lock);
+    return -1;
 }
 
 /* A piece of `count` bytes came. One that is shorter than HETRAIN_MPI_PIECE ends its message. */
@@ -371,16 +371,13 @@ static void heti_mpi_fail_node(heti_mpi_node *node, heti_mpi_list *done) {
     heti_mpi_append(done, node);
 }
 
-/* Gives the next piece of a send to MPI. 0: MPI refused. */
+/* Gives the next piece of a send to MPI. -1: MPI refused. */
 static int heti_mpi_send_piece(heti_mpi *m, heti_mpi_node *node) {
     const unsigned char *from = node->size == 0 ? NULL : node->from + node->begun;
     int code;
     node->piece = heti_mpi_next_piece(node);
     code = MPI_Isend(from, node->piece, MPI_BYTE, node->process, node->channel, m->data, &node->request);
-    if (code != MPI_SUCCESS) {
-        heti_mpi_request_error(m, node, code);
-        return 0;
-    }
+    if (code != MPI_SUCCESS) return heti_mpi_request_error(m, node, code);
     node->begun += HETI_CAST(size_t, node->piece);
     return 1;
 }
@@ -388,9 +385,7 @@ static int heti_mpi_send_piece(heti_mpi *m, heti_mpi_node *node) {
 /* A later message of the same (process, channel) must not slip between the pieces of an earlier
    one. */
 static int heti_mpi_blocked(const heti_mpi *m, const heti_mpi_node *node) {
-    const heti_mpi_node *other;
-    if (m->unfinished == 0) return 0;
-    for (other = m->active.first; other != NULL; other = other->next)
+    for (const heti_mpi_node *other = m->unfinished > 0 ? m->active.first : NULL; other != NULL; other = other->next)
         if (!other->receives && !heti_mpi_is_last(other) && other->process == node->process &&
             other->channel == node->channel)
             return 1;
@@ -427,7 +422,7 @@ static int heti_mpi_start_waiting(heti_mpi *m, heti_mpi_list *done) {
             heti_mpi_fail_node(node, done);
         } else if (node->receives) {
             heti_mpi_stand_in_line(m, node);
-        } else if (heti_mpi_send_piece(m, node)) {
+        } else if (heti_mpi_send_piece(m, node) > 0) {
             if (!heti_mpi_is_last(node)) m->unfinished++;
             heti_mpi_append(&m->active, node);
         } else {
@@ -457,10 +452,7 @@ static int heti_mpi_receive_piece(heti_mpi *m, heti_mpi_node *node) {
         code = MPI_Imrecv(node->size == 0 ? NULL : node->to + node->begun, node->piece, MPI_BYTE, &message,
                           &node->request);
     }
-    if (code != MPI_SUCCESS) {
-        heti_mpi_request_error(m, node, code);
-        return -1;
-    }
+    if (code != MPI_SUCCESS) return heti_mpi_request_error(m, node, code);
     node->begun += HETI_CAST(size_t, node->piece);
     m->receiving++;
     return 1;
@@ -472,31 +464,20 @@ static int heti_mpi_wait_piece(heti_mpi *m, heti_mpi_node *node) {
     const int code = MPI_Test(&node->request, &there, MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS && !there) return 0;
     m->receiving--;
-    if (code == MPI_SUCCESS) return 1;
-    heti_mpi_request_error(m, node, code);
-    return -1;
+    return code == MPI_SUCCESS ? 1 : heti_mpi_request_error(m, node, code);
 }
 
 /* Moves the first of a line on. 0: it stays the first; otherwise it has gone to m->active or
    `done`. */
 static int heti_mpi_advance(heti_mpi *m, heti_mpi_node *node, heti_mpi_list *done) {
-    int status;
     for (;;) {
-        if (node->request != MPI_REQUEST_NULL) {
-            status = heti_mpi_wait_piece(m, node);
-            if (status == 0) return 0;
-        } else {
-            status = m->stopped ? -1 : heti_mpi_receive_piece(m, node);
-            if (status == 0) return 0;
-            if (status > 0 && heti_mpi_is_last(node)) {
-                heti_mpi_append(&m->active, node);
-                return 1;
-            }
-        }
-        if (status < 0) {
-            heti_mpi_fail_node(node, done);
-            return 1;
-        }
+        const int waits = node->request != MPI_REQUEST_NULL,
+                  status = waits ? heti_mpi_wait_piece(m, node) : m->stopped ? -1 : heti_mpi_receive_piece(m, node);
+        if (status == 0) return 0;
+        if (status > 0 && (waits || !heti_mpi_is_last(node))) continue;
+        if (status < 0) heti_mpi_fail_node(node, done);
+        else heti_mpi_append(&m->active, node);
+        return 1;
     }
 }
 
@@ -527,12 +508,9 @@ static int heti_mpi_advance_lines(heti_mpi *m, heti_mpi_list *done) {
 static int heti_mpi_piece_done(heti_mpi *m, heti_mpi_node *node, int code) {
     int outcome = HETI_MPI_OK;
     if (node->receives) m->receiving--;
-    if (code != MPI_SUCCESS) {
-        heti_mpi_request_error(m, node, code);
-        outcome = HETI_MPI_FAILED;
-    }
+    if (code != MPI_SUCCESS && heti_mpi_request_error(m, node, code)) outcome = HETI_MPI_FAILED;
     if (heti_mpi_is_last(node)) return outcome;
-    if (outcome == HETI_MPI_OK && !m->ended && heti_mpi_send_piece(m, node)) {
+    if (outcome == HETI_MPI_OK && !m->ended && heti_mpi_send_piece(m, node) > 0) {
         if (heti_mpi_is_last(node)) m->unfinished--;
         return HETI_MPI_BUSY;
     }
@@ -582,9 +560,8 @@ static int heti_mpi_test_active(heti_mpi *m, heti_mpi_list *done) {
 /* Tells the owners. A node must not be touched afterwards. */
 static void heti_mpi_publish(heti_mpi *m, heti_mpi_list *done) {
     heti_mpi_node *node;
-    double now;
     if (done->first == NULL) return;
-    now = heti_mpi_now();
+    const double now = heti_mpi_now();
     (void)pthread_mutex_lock(&m->lock);
     while ((node = heti_mpi_take(done)) != NULL) {
         if (node->outcome == HETI_MPI_OK && node->receives && m->heard[node->process] > 0)
@@ -768,10 +745,8 @@ static void heti_mpi_pause(heti_mpi *m, int moved) {
     const int busy = m->active.first != NULL || m->waiting.first != NULL || m->lines.first != NULL || m->stopped;
     double seconds = 0.5 * m->heartbeat;
     m->idle = moved ? 0 : m->idle < 1000 ? m->idle + 1 : m->idle;
-    if (busy) {
-        seconds = 2e-6 * HETI_CAST(double, m->idle - HETI_MPI_YIELDS);
-        if (seconds > HETI_MPI_LONGEST_SLEEP) seconds = HETI_MPI_LONGEST_SLEEP;
-    }
+    if (busy) seconds = 2e-6 * HETI_CAST(double, m->idle - HETI_MPI_YIELDS);
+    if (busy && seconds > HETI_MPI_LONGEST_SLEEP) seconds = HETI_MPI_LONGEST_SLEEP;
     (void)pthread_mutex_unlock(&m->turn);
     if (busy && !moved && seconds <= 0) (void)sched_yield();
     (void)pthread_mutex_lock(&m->lock);
@@ -943,8 +918,7 @@ static het_result heti_mpi_aborted(void *self, int64_t *process, char *text, siz
 
 static const het_transport_iface heti_mpi_iface = {
     HETRAIN_TRANSPORT_VERSION, "mpi", heti_mpi_processes, heti_mpi_process, heti_mpi_isend, heti_mpi_irecv,
-        heti_mpi_test, heti_mpi_silence,
-    heti_mpi_abort, heti_mpi_aborted, heti_mpi_last_error
+    heti_mpi_test, heti_mpi_silence, heti_mpi_abort, heti_mpi_aborted, heti_mpi_last_error
 };
 
 /* ---- open and close -------------------------------------------------------------------------- */
