@@ -15531,9 +15531,11 @@ static int32_t heti_largest_exponent(const het_ctx *ctx) {
 }
 
 /* Where weights are updated before a step's verdict it cannot be repeated: terms may grow 2^10
-   times as far before sums lose the promise that they have no order, and what had no gradient yet,
-   as half of low-rank factors, takes the largest exponent. */
+   times as far before sums lose the promise that they have no order. What had no gradient yet, as
+   half of low-rank factors, takes the largest exponent; what is 2^24 times smaller than the largest
+   may have been no more than rounding, so none is taken as smaller. */
 #define HETI_UPDATES_HEADROOM 10
+#define HETI_UPDATES_SMALL 24
 
 static void heti_set_grid(het_ctx *ctx, heti_job job) {
     const int32_t most = heti_largest_exponent(ctx);
@@ -15541,7 +15543,9 @@ static void heti_set_grid(het_ctx *ctx, heti_job job) {
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         int32_t exponent = parameter->exponent;
-        if (several) exponent = (exponent == HETRAIN_NO_EXPONENT ? most : exponent) + HETI_UPDATES_HEADROOM;
+        if (several && exponent == HETRAIN_NO_EXPONENT) exponent = most;
+        if (several && exponent < most - HETI_UPDATES_SMALL) exponent = most - HETI_UPDATES_SMALL;
+        if (several) exponent += HETI_UPDATES_HEADROOM;
         ctx->verdict.exponent[p] = exponent;
         ctx->verdict.grid[p] = heti_grid_of(exponent, ctx->task.granules * parameter->uses);
     }
@@ -15701,8 +15705,10 @@ static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
     ctx->failed = 1;
     ctx->torn = 3;
     if (ctx->task.scalars.verdict != HET_VERDICT_REPEAT) return heti_name_bad_step(ctx, info);
+    const int64_t p = heti_find_culprit(ctx);
     return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: gradients grew more than %d-fold in one step of %d "
-                     "updates", ctx->step + 1, INT64_C(1) << (HETI_UPDATES_HEADROOM + 6), ctx->share.updates);
+                     "updates, most of all %s", ctx->step + 1, INT64_C(1) << (HETI_UPDATES_HEADROOM + 6),
+                     ctx->share.updates, p >= 0 ? ctx->chain.parameter[p].desc.name : "in the first step");
 }
 
 static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *out, int update) {
