@@ -2104,7 +2104,7 @@ typedef struct het_parameter_info {
     int32_t expanded;                 /* 1: int8, and the first rank's calls make floats of it even where it is whole */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);           /* Threads: owner. */
-/* Threads: owner. */
+/* HET_ERR_INVALID, without a text: a number out of range, or NULL. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
                                                                  het_parameter_info *info);
 /* to / from: [rows][columns]. HET_GRADIENT: of the last het_step or het_gradients, until another
@@ -3914,8 +3914,14 @@ static void heti_ref_normal(const het_normal_args *a) {
 
 typedef struct heti_host { het_allocator allocator; } heti_host;
 
+static het_result heti_host_check(const het_device_config *config) {
+    if (config->threads >= 1 && config->ordinal == 0) return HET_OK;
+    return heti_fail(config->error, HET_ERR_INVALID, "%i threads, ordinal %i; it takes at least 1, and has 0 alone",
+                     config->threads, config->ordinal);
+}
+
 static het_result heti_host_create(const het_device_config *config, void **self) {
-    if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
+    HETI_TRY(heti_host_check(config));
     heti_host *host = HETI_CAST(heti_host *, heti_alloc(config->allocator, sizeof *host));
     if (host == NULL) return HET_ERR_OOM;
     host->allocator = *config->allocator;
@@ -4404,8 +4410,9 @@ static het_result heti_model_check(const het_model_desc *m, int head_size_given,
                 m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
     HETI_REFUSE(m->rotary_high <= m->rotary_low, "rotary_high %g is not above rotary_low %g",
                 HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
-    HETI_REFUSE(!heti_model_fits(m), "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or "
-                "more", m->layers, m->width, m->mlp_width, m->vocab, m->context);
+    HETI_REFUSE(!heti_model_fits(m), "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^%d parameters or "
+                "more", m->layers, m->width, m->mlp_width, m->vocab, m->context,
+                heti_min(48, HETI_CAST(int64_t, sizeof(size_t) * 8)));
     return HET_OK;
 }
 
@@ -10176,11 +10183,13 @@ static het_result heti_open_device(heti_rank *r) {
     het_device_config config = HETI_ZEROS;
     het_error why = HETI_ZEROS;
     het_result result;
+    char field[64];
     if (!r->desc.iface) r->desc.iface = het_cpu_device();
     if (r->desc.threads == 0) r->desc.threads = 1;
-    HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
-    HETI_TRY(heti_check_range(&ctx->error, "devices[].max_tokens", r->desc.max_tokens, 0,
-                              HETI_CAST(int64_t, HETI_MOST)));
+    (void)heti_format(field, sizeof field, "layout.devices[%d].threads", r->local);
+    HETI_TRY(heti_check_range(&ctx->error, field, r->desc.threads, 1, 4096));
+    (void)heti_format(field, sizeof field, "layout.devices[%d].max_tokens", r->local);
+    HETI_TRY(heti_check_range(&ctx->error, field, r->desc.max_tokens, 0, HETI_CAST(int64_t, HETI_MOST)));
     ctx->world.tokens[r->rank] = r->desc.max_tokens;
     if (r->desc.speed != 0.0 && !heti_is_speed(r->desc.speed))
         return heti_fail(&ctx->error, HET_ERR_INVALID,
@@ -12843,8 +12852,9 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
     int64_t sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.limits.max_tokens || !b->granule_start)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
-                         b->granules, b->granule_start ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d, must be 0 .. %d (max_tokens); "
+                         "granule_start is %s", index, b->granules, ctx->desc.limits.max_tokens,
+                         b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
     for (int64_t g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
@@ -13958,8 +13968,8 @@ static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, con
         }
     for (int64_t i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (int64_t i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
-    HETI_COPY(part->host_token, b->token, rows);
-    HETI_COPY(part->host_target, b->target, rows);
+    if (rows > 0) HETI_COPY(part->host_token, b->token, rows); /* else it may be NULL, which memcpy does not take */
+    if (rows > 0) HETI_COPY(part->host_target, b->target, rows);
     /* elements [begin, end) of an array of the view, the first of which stand at `from` */
 #define HETI_BRING(array, from, begin, end) \
     HETI_TRY(heti_copy_in(r, batch_slot->device_##array + (begin), (from), (end) - (begin), sizeof *(from)))
@@ -15716,10 +15726,10 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
     int64_t p;
     if (ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", ctx->call);
-    HETI_TRY(heti_check_step(ctx, batches, count, &info));
     if (count > ctx->desc.limits.max_micro_batches)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", ctx->call, count,
                          ctx->desc.limits.max_micro_batches);
+    HETI_TRY(heti_check_step(ctx, batches, count, &info));
     for (p = 0; p < ctx->chain.parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->chain.parameter[p].exponent;
     heti_set_spike(ctx);
     HETI_TRY(heti_deal(ctx, batches, count));
@@ -16786,12 +16796,12 @@ static het_result heti_train_settings(het_train_desc *d, het_error *error) {
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_fail(error, HET_ERR_INVALID,
                          "het_train: a canary of the description is not 0: clear the struct before filling it");
-    if (d->steps < 0) return heti_fail(error, HET_ERR_INVALID, "het_train: steps is %d", d->steps);
+    if (d->steps < 0 || d->evaluate_batches < 0)
+        return heti_fail(error, HET_ERR_INVALID, "het_train: steps is %d, evaluate_batches %d; neither may be negative",
+                         d->steps, d->evaluate_batches);
     if (d->micro_batches < 0 || d->micro_batches > 1 << 20)
         return heti_fail(error, HET_ERR_INVALID, "het_train: micro_batches is %d; it must be from 1 to 1048576",
                          d->micro_batches);
-    if (d->evaluate_batches < 0)
-        return heti_fail(error, HET_ERR_INVALID, "het_train: evaluate_batches is %d", d->evaluate_batches);
     HETI_TRY(het_model_complete(&d->context.model, error));
     if (d->steps == 0) d->steps = 100;
     if (d->micro_batches == 0) d->micro_batches = 1;

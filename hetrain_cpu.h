@@ -2899,7 +2899,7 @@ static het_result heti_cpu_create(const het_device_config *config, void **self) 
     const char *const name[] = { HETRAIN_ISA_NAMES };
     heti_cpu kernels, *cpu;
     het_result result = HET_OK;
-    if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
+    HETI_TRY(heti_host_check(config));
     memset(&kernels, 0, sizeof kernels);
     kernels.config = *config;
     if (!heti_cpu_choose(config->isa, &kernels))

@@ -346,7 +346,7 @@ static void descriptions(void **state)
     create_refused(&desc, HET_ERR_INVALID, "device_count|-1", __LINE__);
     desc.layout.device_count = 1;
     devices[0].threads = -5;
-    create_refused(&desc, HET_ERR_INVALID, "threads|-5", __LINE__);
+    create_refused(&desc, HET_ERR_INVALID, "het_desc.layout.devices[0].threads is -5", __LINE__);
     devices[0].threads = INT32_MAX;
     create_refused(&desc, HET_ERR_INVALID, "threads|2147483647", __LINE__);
     devices[0].threads = 1;
@@ -357,6 +357,11 @@ static void descriptions(void **state)
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "instruction set|has no neon");
 #endif
     devices[0].isa = HET_ISA_AUTO;
+    devices[0].ordinal = 256; /* "cpu:0" of a list */
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "cpu|could not be created: |ordinal 256|0 alone");
+    devices[0].iface = het_reference_device();
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "reference|could not be created: |ordinal 256|0 alone");
+    devices[0].iface = NULL, devices[0].ordinal = 0;
     devices[0].allocator.alloc = support_allocator(&memory).alloc;
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "devices[0].allocator|free");
     devices[0].allocator.alloc = NULL;
@@ -556,10 +561,14 @@ static void batches(void **state)
         int32_t keep;
         float weight;
         two[0] = two[1] = two[2] = b;
+        memset(&two[1], 0, sizeof two[1]), two[1].sequence_start = bad_start; /* no tokens: its arrays may be NULL */
+        if (call != het_step) EXPECT_OK(call(s.ctx, two, 2, NULL));
+        two[1] = b;
         CTX_ERROR(&s, call(s.ctx, NULL, 1, NULL), HET_ERR_INVALID, "NULL");
         CTX_ERROR(&s, call(s.ctx, &b, 0, NULL), HET_ERR_INVALID, "0 micro-batches");
         CTX_ERROR(&s, call(s.ctx, &b, -7, NULL), HET_ERR_INVALID, "-7");
         if (call != het_evaluate) CTX_ERROR(&s, call(s.ctx, two, 3, NULL), HET_ERR_LIMIT, "3|2"); /* evaluation takes any number */
+        if (call != het_evaluate) CTX_ERROR(&s, call(s.ctx, two, INT64_MAX, NULL), HET_ERR_LIMIT, "9223372036854775807|2"); /* nothing is read */
         assert_int_equal(call(NULL, &b, 1, NULL), HET_ERR_INVALID);
         b.tokens = 61;
         CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "61|60");
@@ -598,6 +607,8 @@ static void batches(void **state)
         b.granules = 2;
         b.granule_start = NULL;
         CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "granules|2|granule_start|NULL");
+        b.granules = 61;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "granules is 61|60 (max_tokens)");
         b.granules = 3;
         b.granule_start = bad_granule;
         CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "granule_start[2]|20");
@@ -1026,7 +1037,7 @@ static void one_call_training(void **state)
     } while (0)
     TRAIN_REFUSED(steps, -1, HET_ERR_INVALID, "steps|-1");
     TRAIN_REFUSED(micro_batches, -2, HET_ERR_INVALID, "micro_batches|-2");
-    TRAIN_REFUSED(evaluate_batches, -3, HET_ERR_INVALID, "evaluate_batches|-3");
+    TRAIN_REFUSED(evaluate_batches, -3, HET_ERR_INVALID, "evaluate_batches|-3|negative");
     TRAIN_REFUSED(data.length, 49, HET_ERR_LIMIT, "49|48"); /* beyond the context */
     TRAIN_REFUSED(data.reader.read, NULL, HET_ERR_INVALID, "read");
     TRAIN_REFUSED(context.limits.max_tokens, 10, HET_ERR_LIMIT, "10");

@@ -436,7 +436,7 @@ static void limited_devices_refuse(void **state)
     het_destroy(ctx);
     het_plan_free(plan);
     run.device[3].max_tokens = -1;
-    refused(&run.desc, HET_ERR_INVALID, "devices[].max_tokens is -1");
+    refused(&run.desc, HET_ERR_INVALID, "layout.devices[3].max_tokens is -1");
     support_group_end(&fits);
     support_group_end(&turned);
     support_run_end(&run);
