@@ -95,18 +95,18 @@ static het_result train(int ranks, double speed, int steps, outcome *o, het_erro
 }
 
 int main(int argc, char **argv) {
-    const int steps = argc > 1 ? atoi(argv[1]) : 20;
+    const long steps = argc > 1 ? strtol(argv[1], NULL, 10) : 20;
     const double speed = argc > 2 ? atof(argv[2]) : 0.125;
     outcome one, o;
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
     int ranks, good = 1;
     memset(&one, 0, sizeof one);
-    if (steps < 2 || !(speed > 0 && speed <= 1))
-        return fprintf(stderr, "ecg [STEPS [SPEED]]: at least 2 steps, the first of which is not timed; a speed above 0, at most 1\n"), 2;
+    if (steps < 2 || steps > 1000000 || !(speed > 0 && speed <= 1))
+        return fprintf(stderr, "ecg [STEPS [SPEED]]: 2 to 1000000 steps, the first of which is not timed; a speed above 0, at most 1\n"), 2;
     printf("ranks  s a step  speed-up  efficiency  overhead s  after backward s  loss            weights\n");
     for (ranks = 1; ranks <= MOST && result == HET_OK; ranks *= 2) {
-        result = train(ranks, speed, steps, &o, &error);
+        result = train(ranks, speed, (int)steps, &o, &error);
         if (result != HET_OK) break;
         if (ranks == 1) one = o;
         printf("%5d  %8.4f  %8.2f  %9.0f %%  %10.4f  %16.4f  %.3f to %.3f  %016llx\n", ranks, o.seconds, one.seconds / o.seconds,

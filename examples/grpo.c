@@ -138,13 +138,13 @@ static het_result run(const char *train, int rounds, outcome *o) {
     return het_destroy(trainer), result;
 }
 int main(int argc, char **argv) {
-    const int rounds = argc > 1 ? atoi(argv[1]) : 40;
+    const long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 40;
     const char *train = argc > 2 ? argv[2] : "01100";
     outcome o = { 0, 0, { 0, 0 }, 0 };
     if (strlen(train) != RANKS || strspn(train, "01") != RANKS || !strchr(train, '0') || !strchr(train, '1') || rounds < 1 || rounds > 1000000)
         return fprintf(stderr, "grpo [ROUNDS [TRAINERS]]: 1 to 1000000 rounds; TRAINERS has %d digits 0 and 1, of both at least one\n", RANKS), 2;
-    if (run(train, rounds, &o) != HET_OK) return 1;
+    if (run(train, (int)rounds, &o) != HET_OK) return 1;
     printf("%d rounds: mean reward %.3f to %.3f; %.2f ms a sample to write, %.2f ms to train on; %d of %d log-probabilities equal to the bit\n",
-           rounds, o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, rounds * SAMPLES);
+           (int)rounds, o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, (int)rounds * SAMPLES);
     return o.equal == rounds * SAMPLES && (rounds < 40 || o.last > o.first + 0.2) ? 0 : 1;
 }

@@ -105,7 +105,7 @@ static trial *search(trial trials[TRIALS], int ranks) {
 
 int main(int argc, char **argv) {
     static trial one[TRIALS], many[TRIALS];
-    const int ranks = argc > 2 ? atoi(argv[2]) : 4;
+    const long ranks = argc > 2 ? strtol(argv[2], NULL, 10) : 4;
     trial *a = NULL, *b = NULL;
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
     if (file != NULL) size = (int64_t)fread(bytes, 1, FILE_LIMIT, file), fclose(file);
@@ -113,9 +113,9 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "hpo [FILE [RANKS]]: %d bytes could be read, at least %d are needed; 1 to %d ranks\n", (int)size, 64 * CONTEXT,
                        (int)MOST_RANKS), 2;
     a = search(one, 1);
-    b = search(many, ranks);
+    b = search(many, (int)ranks);
     if (a == NULL || b == NULL) return 1;
-    printf("trial %d wins on 1 rank and trial %d on %d: weights %016llx and %016llx\n", (int)(a - one), (int)(b - many), ranks,
+    printf("trial %d wins on 1 rank and trial %d on %d: weights %016llx and %016llx\n", (int)(a - one), (int)(b - many), (int)ranks,
            (unsigned long long)a->weights, (unsigned long long)b->weights);
     return a - one == b - many && a->weights == b->weights ? 0 : 1;
 }

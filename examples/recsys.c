@@ -135,7 +135,7 @@ static het_result train(int ahead, int64_t steps, outcome *o) { /* ahead: looks 
 
 int main(int argc, char **argv) {
     static outcome o[2];
-    const int64_t steps = argc > 1 ? atoi(argv[1]) : 40;
+    const int64_t steps = argc > 1 ? strtol(argv[1], NULL, 10) : 40;
     int i, bad = 0;
     if (steps < 1 || steps >= 1000) return fprintf(stderr, "recsys [STEPS]: from 1 to 999 steps\n"), 2;
     bad = processes_start(&all) != HET_OK;

@@ -35,11 +35,13 @@ while IFS='|' read -r wrong word; do
     report "$([ $? = 2 ] && [ ! -s output ] && [ "$(wc -l < error)" = 1 ] && grep -qF -- "$word" error; echo $?)" \
         "$wrong is refused" "$(head -n 3 error)"
 done << 'END'
-ecg 1|at least 2 steps
+ecg 1|2 to 1000000 steps
+ecg 4294967298|2 to 1000000 steps
 ecg 2 0|speed above 0
 ecg 2 nan|speed above 0
 grpo 0|1 to 1000000 rounds
 grpo 100000000|1 to 1000000 rounds
+grpo 4294967297|1 to 1000000 rounds
 hpo nowhere|at least
 hpo . 65|1 to 64 ranks
 buckets nowhere|nowhere
@@ -51,6 +53,7 @@ mapped_state nowhere|nowhere
 own_loop nowhere|nowhere
 packed nowhere|nowhere
 recsys 0|from 1 to 999
+recsys 4294967297|from 1 to 999
 placement 1|2 to 8 speeds
 placement 1 1 1|2 to 8 speeds
 placement 1 1 1 1 1 1 1 1 1 1 1|2 to 8 speeds
