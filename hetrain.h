@@ -9864,9 +9864,9 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
     return result;
 }
 
-/* Ops of a group that are under way at most on a rank, the same in all processes: messages of a lane,
-   no more than the longest list has actions; one exchange of a team; one block's of a cluster, one
-   for each of the block's clusters. */
+/* Ops of a group that are under way at most on a rank, the same in all processes: messages of a
+   lane, no more than the longest list has actions; one exchange of a team; one block's of a
+   cluster, one for each of the block's clusters. */
 static int64_t heti_ops_of(const het_ctx *ctx, const heti_share *share, int64_t g) {
     const int64_t *start = share->schedule->start;
     int64_t most = 1;
@@ -9904,8 +9904,8 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     return HET_OK;
 }
 
-/* The groups of the share in use, but for those that the share `aside`, if there is one, has as well
-   and for as many ops (heti_keep_groups); all processes know which. */
+/* The groups of the share in use, but for those that the share `aside`, if there is one, has as
+   well and for as many ops (heti_keep_groups); all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     for (int64_t g = 0; g < ctx->share.groups; g++) {
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
