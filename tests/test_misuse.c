@@ -880,7 +880,7 @@ static void add_tensor(support_buffer *to, const support_buffer *from, const cha
              from->size - 8 - header + 4 * elements);
     support_buffer_start(to);
     for (i = 0; i < 8; i++) {
-        unsigned char byte = (unsigned char)((header + strlen(entry)) >> 8 * i);
+        unsigned char byte = (unsigned char)((uint64_t)(header + strlen(entry)) >> 8 * i);
         support_buffer_append(to, &byte, 1);
     }
     support_buffer_append(to, "{", 1);
