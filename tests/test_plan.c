@@ -306,6 +306,33 @@ static void shorthands(void **state)
     }
 }
 
+/* Whole heads by share: where that gives each member one or more, none has a whole head more or less. */
+static void heads_by_share(void **state)
+{
+    uint64_t random = 12;
+    int64_t k, m;
+    (void)state;
+    for (k = 0; k < 2000; k++) {
+        const int64_t count = 2 + (int64_t)(support_random(&random) % 12);
+        het_plan_desc desc = describe(4, count, NULL);
+        char text[200] = "tp";
+        double all = 0;
+        int64_t given = 0;
+        het_plan *plan;
+        desc.heads = count * 9 + (int64_t)(support_random(&random) % 30);
+        for (m = 0; m < count; m++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%c%d", m > 0 ? ',' : ':', 1 + (int)(support_random(&random) % 9));
+        plan = read_plan(&desc, text);
+        for (m = 0; m < count; m++) all += plan->member[m].share, given += plan->member[m].heads;
+        assert_int_equal(given, desc.heads);
+        for (m = 0; m < count; m++) {
+            const double heads = plan->member[m].share / all * (double)desc.heads, more = (double)plan->member[m].heads - heads;
+            if (!(more > -1.001 && more < 1.001)) fail_msg("%s: member %d has %d heads, %.3f by share", text, (int)m, (int)plan->member[m].heads, heads);
+        }
+        het_plan_free(plan);
+    }
+}
+
 static void plan_errors(void **state)
 {
 #define ONE(text) "{\"pipelines\":[{\"stages\":[" text "]}]}"
@@ -1612,7 +1639,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json),           cmocka_unit_test(numbers),       cmocka_unit_test(shortest),     cmocka_unit_test(shorthands),
-        cmocka_unit_test(plan_errors),    cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
+        cmocka_unit_test(plan_errors),    cmocka_unit_test(heads_by_share), cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
         cmocka_unit_test(check_errors),   cmocka_unit_test(wrong_structs), cmocka_unit_test(completed),    cmocka_unit_test(peaks),
         cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers),
         cmocka_unit_test(lengths_of_slices), cmocka_unit_test(ranks_without_a_team),

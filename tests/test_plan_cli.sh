@@ -488,6 +488,13 @@ refuses '--unit|--svg' --simulate 1f1b "${base[@]}" --unit ms
 refuses '--title|--svg' --simulate 1f1b "${base[@]}" --title x
 refuses '--dark|--svg' --simulate 1f1b "${base[@]}" --dark
 refuses '--sequences|--micro-batches' --profile tokens.json --devices fast,slow --plan step.json --sequences 2
+cat > heads.json <<'PLAN'
+{"pipelines": [{"stages": [{"rank": 0, "units": [0, 26]}]}], "teams": [{"ranks": [0, 1], "shares": [5, 3], "split": "columns", "heads": [[5, 3]]}]}
+PLAN
+for simulate in '--simulate gpipe' ''; do
+    refuses 'the team of rank 0: group 0 has 8 key/value heads, unit 1 (attention) has 12' --hardware hardware.json --model gpt2:124m \
+        --devices one,two --plan heads.json --micro-batches 2 $simulate
+done
 refuses '--slices 2|step.json|1' --profile tokens.json --devices fast,slow --plan step.json --slices 2
 
 # ---- a plan's file says how many ranks, units and micro-batches there are ----

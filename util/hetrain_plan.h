@@ -1465,18 +1465,18 @@ static het_result heti_p_plans_split(heti_p_plans *r, void *to) {
     return HETI_P_BAD(r, "het_plan_read: \"split\" is \"%s\", not \"rows\" or \"columns\"", name);
 }
 
-/* A team's key/value heads by its members' shares, one at least. */
+/* A team's key/value heads by its members' shares, one at least: each has those up to its end. */
 static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *team, int64_t count) {
-    const int64_t heads = r->desc.heads;
-    double all = 1e-300; /* that all are 0 het_plan_check says */
+    const double heads = HETI_T_CAST(double, r->desc.heads);
+    double all = 1e-300, before = 0; /* that all are 0 het_plan_check says */
     int64_t given = 0;
-    if (count > heads) return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, heads);
+    if (count > r->desc.heads)
+        return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, r->desc.heads);
     for (int64_t m = 0; m < count; m++) all += team[m].share;
-    for (int64_t m = 0; m < count; m++) {
-        const int64_t wanted = HETI_T_CAST(int64_t, team[m].share / all * HETI_T_CAST(double, heads) + 0.5);
-        const int64_t left = heads - given - (count - m - 1); /* the others have one at least */
-        team[m].heads = m + 1 == count ? heads - given : heti_p_max(1, heti_p_min(wanted, left));
-        given += team[m].heads;
+    for (int64_t m = 0; m < count; m++, given += team[m - 1].heads) {
+        before += team[m].share;
+        const int64_t end = m + 1 == count ? r->desc.heads : HETI_T_CAST(int64_t, before / all * heads + 0.5);
+        team[m].heads = heti_p_max(1, heti_p_min(end, r->desc.heads - (count - m - 1)) - given);
     }
     return HET_OK;
 }

@@ -1160,6 +1160,47 @@ static het_result heti_s_check_profile(const het_profile *p, const char *call, h
     return HET_OK;
 }
 
+/* Shares in a rank's team: of all, of the groups before its own, and of that; whose members and
+   heads; which member it is. */
+typedef struct heti_s_shares { double all, before, group, heads; int64_t members, me; } heti_s_shares;
+
+static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t rank) {
+    heti_s_shares shares = { 0, 0, 0, 0, 0, 0 };
+    while (team[shares.me].rank != rank) shares.me++;
+    for (int64_t i = 0; i < count; i++) {
+        shares.all += team[i].share;
+        if (team[i].group < team[shares.me].group) shares.before += team[i].share;
+        if (team[i].group != team[shares.me].group) continue;
+        shares.group += team[i].share;
+        shares.heads += heti_s_real(team[i].heads);
+        shares.members++;
+    }
+    return shares;
+}
+
+/* A plan for these units, whose teams divide as many heads as their stages' attentions have. */
+static het_result heti_s_check_plan(const het_profile *p, const het_plan *plan, const char *call, het_error *error) {
+    int64_t count;
+    HETI_T_TRY(het_plan_check(plan, call, error));
+    if (plan->units != p->units)
+        return HETI_S_BAD(error, "%s: a plan for %d units, a profile of %d", call, plan->units, p->units);
+    HETI_T_TRY(heti_s_check_profile(p, call, error));
+    for (int64_t g = 0; g < plan->stages; g++) {
+        const het_stage *stage = &plan->stage[g];
+        const het_team_member *team = het_plan_team(plan, stage->rank, &count);
+        for (int64_t m = 0; m < count && count > 1; m++) {
+            const double heads = heti_s_shares_of(team, count, team[m].rank).heads;
+            for (int64_t u = stage->unit_begin; u < stage->unit_end && heads > 0; u++) {
+                const het_unit_kind *k = heti_s_kind_at(p, u);
+                if (k->attentions > 0 && (heads < k->heads || heads > k->heads))
+                    return HETI_S_BAD(error, "%s: the team of rank %d: group %d has %e key/value heads, unit %d (%s) "
+                                      "has %e", call, stage->rank, team[m].group, heads, u, k->name, k->heads);
+            }
+        }
+    }
+    return HET_OK;
+}
+
 HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
@@ -1467,24 +1508,6 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
                                                  : heti_s_first_link(h->profile));
 }
 
-/* Shares in a rank's team: of all, of the groups before its own, and of that; whose members and
-   heads; which member it is. */
-typedef struct heti_s_shares { double all, before, group, heads; int64_t members, me; } heti_s_shares;
-
-static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t rank) {
-    heti_s_shares shares = { 0, 0, 0, 0, 0, 0 };
-    while (team[shares.me].rank != rank) shares.me++;
-    for (int64_t i = 0; i < count; i++) {
-        shares.all += team[i].share;
-        if (team[i].group < team[shares.me].group) shares.before += team[i].share;
-        if (team[i].group != team[shares.me].group) continue;
-        shares.group += team[i].share;
-        shares.heads += heti_s_real(team[i].heads);
-        shares.members++;
-    }
-    return shares;
-}
-
 /* Elements of a block that a rank uses beside what it owns, in a team by columns or as a version;
    negative: it uses what it holds. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
@@ -1786,17 +1809,13 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
                                           const het_shape *shape, het_memory *memory, het_error *error) {
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return HETI_S_BAD(error, "het_profile_memory: a pointer is NULL");
-    HETI_T_TRY(het_plan_check(plan, "het_profile_memory", error));
-    if (plan->units != profile->units)
-        return HETI_S_BAD(error, "het_profile_memory: a plan for %d units, a profile of %d", plan->units,
-                          profile->units);
+    HETI_T_TRY(heti_s_check_plan(profile, plan, "het_profile_memory", error));
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
         return HETI_S_BAD(error, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens,
                           shape->sequences, shape->granule);
     HETI_S_CLEARED(heti_s_holding, h);
     h.profile = profile;
     h.plan = plan;
-    HETI_T_TRY(heti_s_check_profile(profile, "het_profile_memory", error));
     HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, error));
     heti_s_held_memory(profile, plan->ranks, h.held, needs, shape, memory);
     heti_t_arrays_free(&h.arena, &profile->allocator);
@@ -2104,14 +2123,10 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     const het_shape one = { 1, 1, 1 };
     HETI_S_OUTPUT("het_profile_costs", costs);
     HETI_S_NEEDED("het_profile_costs", profile, plan);
-    HETI_T_TRY(het_plan_check(plan, "het_profile_costs", error));
-    if (plan->units != profile->units)
-        return HETI_S_BAD(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
-                          profile->units);
+    HETI_T_TRY(heti_s_check_plan(profile, plan, "het_profile_costs", error));
     if (cluster != NULL && cluster->ranks != plan->ranks)
         return HETI_S_BAD(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
                           cluster->ranks);
-    HETI_T_TRY(heti_s_check_profile(profile, "het_profile_costs", error));
     HETI_S_CLEARED(heti_s_costing, c);
     HETI_T_TRY(heti_t_choose(allocator, &c.to.allocator, error, "het_profile_costs"));
     c.held.profile = profile;
@@ -7670,8 +7685,9 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f) {
     HETI_T_TRY(heti_t_arrays(&f->arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
+        if (k->attentions > 0) /* no team divides heads of which units have unlike numbers */
+            f->heads = f->attentions > 0 && (f->heads < k->heads || f->heads > k->heads) ? -1 : k->heads;
         f->attentions += k->attentions;
-        if (k->attentions > 0) f->heads = f->heads > 0 ? heti_s_smaller(f->heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
         columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
         if (k->most_members > 0) f->most = heti_s_smaller(f->most, k->most_members);
@@ -7993,8 +8009,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     if (plan->units != desc->profile->units || plan->ranks != desc->cluster->ranks)
         return HETI_S_BAD(error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
                           plan->units, plan->ranks, desc->profile->units, desc->cluster->ranks);
-    HETI_T_TRY(heti_s_check_profile(desc->profile, call, error));
-    HETI_T_TRY(het_plan_check(plan, call, error));
+    HETI_T_TRY(heti_s_check_plan(desc->profile, plan, call, error));
     HETI_T_TRY(heti_t_choose(&desc->allocator, &p->allocator, error, call));
     p->desc = desc;
     p->plan = plan;
