@@ -1426,6 +1426,26 @@ static void budgets_end_it(void **state)
     end(w);
 }
 
+/* Where nothing that was found recomputes, nothing is simulated to recompute less. */
+static void nothing_is_simulated_again(void **state)
+{
+    int64_t evaluations[2];
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        world *w = make(8, 4);
+        het_search *search;
+        w->desc.evaluations = 200;
+        w->desc.recompute_units = i == 0 ? HET_NO : HET_YES;
+        search = find(w);
+        assert_true(search->found_count > 1);
+        evaluations[i] = search->evaluations;
+        het_search_free(search);
+        end(w);
+    }
+    assert_int_equal(evaluations[1], evaluations[0]);
+}
+
 /* A thousand nodes of two unlike devices: a plan comes soon, since what a pipeline takes in one node it takes in all; and where there was no time at
    all the error does not speak of schedules. */
 static void many_nodes_are_one_kind(void **state)
@@ -1729,7 +1749,8 @@ int main(void)
         cmocka_unit_test(frozen_weights_count_as_they_lie),
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
-        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(many_nodes_are_one_kind),
+        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(nothing_is_simulated_again),
+        cmocka_unit_test(many_nodes_are_one_kind),
         cmocka_unit_test(long_micro_batches_are_cut), cmocka_unit_test(lists_for_the_times_are_tried),
         cmocka_unit_test(as_few_units_recompute_as_fit), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),

@@ -510,7 +510,8 @@ typedef struct het_search_desc {
     int64_t slices;                   /* of a micro-batch at most, which has as many granules: 1. More get a
                                          tenth of the seconds, have schedules of their own, and need
                                          `trials` 0 */
-    double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter */
+    double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter.
+                                         Simulations end that have begun, and that of the result is made */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
     int64_t evaluations;              /* plans simulated at most, ten estimated moves counting as one: 20000 */
@@ -7786,7 +7787,7 @@ static het_result heti_s_fits_with(heti_s_seek *s, const heti_s_choice *c, het_p
     return HET_OK;
 }
 
-/* *plan: the one judged last, whose stages in turn recompute as little as fits. NULL: all stay. */
+/* *plan: the present one, whose stages in turn recompute as little as fits. NULL: all stay. */
 static het_result heti_s_recompute_less(heti_s_seek *s, const heti_s_choice *found, het_plan **plan) {
     heti_s_choice c = *found; /* its devices */
     int fits, fewer = 0;
@@ -7820,7 +7821,7 @@ static int64_t heti_s_longest_stages(const het_plan *plan) {
     return most;
 }
 
-/* *plan: the one judged last, to get lists of "timed". NULL: they have nothing to order, or too
+/* *plan: the present one, to get lists of "timed". NULL: they have nothing to order, or too
    much. */
 static het_result heti_s_time_plan(heti_s_seek *s, const heti_s_choice *c, het_plan **plan) {
     int64_t forwards = 0;
@@ -7857,17 +7858,17 @@ static het_result heti_s_refine(heti_s_seek *s, int timed) {
     het_plan *plan[HETI_S_MOST_FOUND];
     const int64_t count = s->found_count; /* which changes below */
     het_result result = HET_OK;
+    s->budget = heti_s_spent(s) + s->d.evaluations;
+    (void)heti_s_give(s, 1);
     for (int64_t i = 0; i < count; i++) {
         plan[i] = NULL;
-        if (result == HET_OK) result = heti_s_judge(s, &s->found[i], HET_NO);
+        if (result != HET_OK || (i > 0 && heti_s_is_over(s))) continue;
+        result = heti_s_choice_lists(s, &s->found[i]);
+        if (result == HET_OK) result = heti_s_choice_memory(s, &s->found[i]); /* and its shares of the state */
         if (result == HET_OK) result = (timed ? heti_s_time_plan : heti_s_recompute_less)(s, &s->found[i], &plan[i]);
     }
-    if (timed) {
-        s->budget = heti_s_spent(s) + s->d.evaluations;
-        (void)heti_s_give(s, 1);
-    }
     for (int64_t i = 0; i < count; i++)
-        if (result != HET_OK) het_plan_free(plan[i]);
+        if (result != HET_OK || (i > 0 && heti_s_is_over(s))) het_plan_free(plan[i]);
         else if (plan[i] != NULL) result = (timed ? heti_s_judge_timed : heti_s_judge_fused)(s, plan[i]);
     return result;
 }
@@ -7933,7 +7934,9 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     het_result result = heti_s_seek_start(&s);
     if (result == HET_OK) {
-        const double ahead = s.timed ? 0.9 * s.d.seconds : s.d.seconds, seconds = s.d.slices > 1 ? 0.9 * ahead : ahead;
+        const int refines = s.d.recompute != HET_NO && s.d.recompute_units != HET_NO && s.d.trials == 0;
+        const double ahead = (s.timed ? 0.9 : refines ? 0.97 : 1) * s.d.seconds,
+                     seconds = s.d.slices > 1 ? 0.9 * ahead : ahead;
         s.fuses = heti_s_can_fuse(&s);
         s.d.seconds = s.fuses ? 0.7 * seconds : seconds;
         heti_s_seek_run(&s);
@@ -7943,8 +7946,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         s.d.seconds = ahead;
         if (s.d.slices > 1 && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_slice(&s);
         s.d.seconds = desc->seconds;
-        if (s.d.recompute != HET_NO && s.d.recompute_units != HET_NO && s.d.trials == 0 && s.result == HET_OK)
-            s.result = heti_s_refine(&s, 0);
+        if (refines && s.result == HET_OK) s.result = heti_s_refine(&s, 0);
         if (s.timed && s.d.trials == 0 && s.result == HET_OK) s.result = heti_s_refine(&s, 1);
         if (s.d.trials > 0 && s.result == HET_OK)
             s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
