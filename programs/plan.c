@@ -36,7 +36,7 @@ static const option options[] = {
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535, "with --updates: by how many of them gradients are late" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
       "dp, pp, dp2xpp4, ... or a plan as JSON; without --simulate: with its own schedule and, of JSON, micro-batches" },
-    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: as many as FILE names, or enough" },
+    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan and --complete; 0: as many as FILE names, or enough" },
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy, timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
@@ -395,6 +395,10 @@ static int cost_from_spec(const settings *s, problem *p) {
     }
     for (int key = 7; key < KEYS && !s->complete && !p->schedule->complete; key++)
         if (given[key]) return fail(BAD_INPUT, "--cost %s: %s= has no effect without --complete", s->cost, keys[key]);
+    if (given[5] && !given[4] && s->cluster == NULL && (s->link == NULL || strchr(s->link, ':') == NULL))
+        return fail(BAD_INPUT, "--cost %s: bytes= has no effect without bandwidth=, --link LATENCY:BANDWIDTH or --cluster", s->cost);
+    if (given[4] && !given[5] && !given[7] && !given[8])
+        return fail(BAD_INPUT, "--cost %s: bandwidth= has no effect without bytes=, reduce= or gather=", s->cost);
     if (!given[0] || !given[1]) return fail(BAD_INPUT, "--cost %s: %s= is missing", s->cost, given[0] ? "B" : "F");
     for (int64_t g = 0; g < p->plan->stages; g++) {
         const het_stage *stage = &p->plan->stage[g];
@@ -1373,6 +1377,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         { lists, "--chunks --memory-limit", "on lists of actions" },
         { s->simulate == NULL, "--updates --staleness", "without --simulate" },
         { s->updates == 1, "--staleness", "without --updates" },
+        { s->plan == NULL && !s->complete, "--units", "without --plan or --complete" },
         { lists && s->plan == NULL, "--units --slices", "on lists of actions without --plan" },
         { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0 && strcmp(s->simulate, "timed") != 0, "--memory-limit",
           "but with --simulate greedy or timed" },

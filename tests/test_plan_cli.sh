@@ -483,6 +483,10 @@ for idle in '--chunks 2' '--memory-limit 2'; do refuses "${idle%% *}|looked for"
 refuses '--memory-limit|greedy' --simulate 1f1b "${base[@]}" --memory-limit 2
 refuses '--chunks|interleaved' --simulate 1f1b "${base[@]}" --chunks 3
 refuses '--chunks|lists' --simulate two.csv --cost F=2,B=3 --chunks 3
+refuses '--units|without --plan' --simulate 1f1b "${base[@]}" --units 9
+for link in '' '--link 2'; do refuses '--cost|bytes= has no effect without bandwidth=' --simulate 1f1b --ranks 2 --micro-batches 4 --cost F=1,B=2,bytes=5 $link; done
+gives '{"makespan":14,"span":14,' --simulate gpipe --ranks 2 --micro-batches 1 --cost F=2,B=3,bytes=8 --link 0:4
+refuses '--cost|bandwidth= has no effect without bytes=' --simulate 1f1b --ranks 2 --micro-batches 4 --cost F=1,B=2,bandwidth=5
 refuses '--slices|lists' --simulate two.csv --cost F=2,B=3 --slices 3
 refuses '--unit|--svg' --simulate 1f1b "${base[@]}" --unit ms
 refuses '--title|--svg' --simulate 1f1b "${base[@]}" --title x
