@@ -327,7 +327,8 @@ static void heads_by_share(void **state)
         assert_int_equal(given, desc.heads);
         for (m = 0; m < count; m++) {
             const double heads = plan->member[m].share / all * (double)desc.heads, more = (double)plan->member[m].heads - heads;
-            if (!(more > -1.001 && more < 1.001)) fail_msg("%s: member %d has %d heads, %.3f by share", text, (int)m, (int)plan->member[m].heads, heads);
+            if (!(more > -1.001 && more < 1.001))
+                fail_msg("%s: member %d has %d heads, %.3f by share", text, (int)m, (int)plan->member[m].heads, heads);
         }
         het_plan_free(plan);
     }
@@ -397,6 +398,10 @@ static void plan_errors(void **state)
         { NULL, WITH("\"schedule\":\"fast\""), HET_ERR_INVALID, "fast|1f1b|sliced-1f1b" },
         { NULL, WITH("\"schedule\":\"0123456789012345678901234567890123456789\""), HET_ERR_INVALID, "40 bytes" },
         { NULL, WITH("\"schedule\":1"), HET_ERR_FORMAT, "string" },
+        { NULL, WITH("\"schedule\":\"1f1b\\u0000\""), HET_ERR_INVALID, "schedule|5 bytes|\"1f1b\"" },
+        { NULL, WITH("\"shard\":\"state\\u0000\""), HET_ERR_INVALID, "\"shard\"|6 bytes|\"state\"" },
+        { NULL, WITH("\"teams\":[{\"ranks\":[0,1],\"split\":\"rows\\u0000s\"}]"), HET_ERR_INVALID, "\"split\"|6 bytes|\"rows\"" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":\"stage\\u0000\"}"), HET_ERR_INVALID, "\"recompute\"|6 bytes|\"stage\"" },
         { NULL, "dpx", HET_ERR_FORMAT, "byte 3" },
         { NULL, "dp0", HET_ERR_FORMAT, "no pipelines" },
         { NULL, "pp0", HET_ERR_FORMAT, "no stages" },
@@ -1639,7 +1644,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json),           cmocka_unit_test(numbers),       cmocka_unit_test(shortest),     cmocka_unit_test(shorthands),
-        cmocka_unit_test(plan_errors),    cmocka_unit_test(heads_by_share), cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
+        cmocka_unit_test(plan_errors),    cmocka_unit_test(heads_by_share), cmocka_unit_test(pytorch),       cmocka_unit_test(texts),
+               cmocka_unit_test(text_errors),
         cmocka_unit_test(check_errors),   cmocka_unit_test(wrong_structs), cmocka_unit_test(completed),    cmocka_unit_test(peaks),
         cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers),
         cmocka_unit_test(lengths_of_slices), cmocka_unit_test(ranks_without_a_team),

@@ -1303,6 +1303,14 @@ static het_result heti_p_plans_keep(heti_p_plans *r, void *to) {
     return HET_OK;
 }
 
+/* A string of less than `capacity` bytes, none of which is 0. */
+static het_result heti_p_plans_word(heti_p_plans *r, const char *what, char *to, size_t capacity) {
+    size_t length = 0;
+    het_json_string(&r->json, to, capacity, &length);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    return strlen(to) == length ? HET_OK : HETI_P_BAD(r, "het_plan_read: %s of %z bytes, not \"%s\"", what, length, to);
+}
+
 /* true, false, a number of units or "stage". */
 static het_result heti_p_plans_recomputes(heti_p_plans *r, void *to) {
     het_stage *stage = HETI_T_CAST(het_stage *, to);
@@ -1312,7 +1320,7 @@ static het_result heti_p_plans_recomputes(heti_p_plans *r, void *to) {
     const het_json_kind kind = het_json_peek(&r->json);
     if (kind == HET_JSON_NUMBER) truth = het_json_integer(&r->json, &units);
     else if (kind != HET_JSON_STRING) het_json_boolean(&r->json, &truth);
-    else (void)het_json_string(&r->json, text, sizeof text, NULL);
+    else HETI_T_TRY(heti_p_plans_word(r, "\"recompute\"", text, sizeof text));
     if (kind == HET_JSON_STRING ? strcmp(text, "stage") != 0
                                 : kind == HET_JSON_NUMBER && (units < 1 || units > INT32_MAX))
         het_json_fail(&r->json, "recompute is true, false, a number of units or \"stage\"");
@@ -1410,11 +1418,9 @@ static const char *const heti_p_shards[] = { "state", "gradients", "weights" }; 
 
 static het_result heti_p_plans_shard(heti_p_plans *r, void *to) {
     char name[16];
-    size_t length = 0;
     int i;
-    het_json_string(&r->json, name, sizeof name, &length);
-    HETI_T_TRY(heti_p_plans_syntax(r));
-    for (i = 0; i < 3 && !heti_t_is(name, length, heti_p_shards[i]); i++) {}
+    HETI_T_TRY(heti_p_plans_word(r, "\"shard\"", name, sizeof name));
+    for (i = 0; i < 3 && strcmp(name, heti_p_shards[i]) != 0; i++) {}
     if (i == 3)
         return HETI_P_BAD(r, "het_plan_read: \"shard\" is \"%s\", not \"state\", \"gradients\" or \"weights\"", name);
     *HETI_T_CAST(het_shard *, to) = HETI_T_CAST(het_shard, HET_SHARD_STATE + i);
@@ -1423,11 +1429,7 @@ static het_result heti_p_plans_shard(heti_p_plans *r, void *to) {
 
 static het_result heti_p_plans_name(heti_p_plans *r, void *to) {
     char name[sizeof r->count.schedule];
-    size_t length = 0;
-    het_json_string(&r->json, name, sizeof name, &length);
-    HETI_T_TRY(heti_p_plans_syntax(r));
-    if (length != strlen(name))
-        return HETI_P_BAD(r, "het_plan_read: a schedule's name of %z bytes", length);
+    HETI_T_TRY(heti_p_plans_word(r, "a schedule's name", name, sizeof name));
     HETI_T_TRY(heti_p_rule_check(name, "het_plan_read", r->error));
     memcpy(to, name, sizeof name);
     return HET_OK;
@@ -1458,8 +1460,7 @@ static het_result heti_p_plans_step(heti_p_plans *r, void *to) {
 static het_result heti_p_plans_split(heti_p_plans *r, void *to) {
     int *columns = HETI_T_CAST(int *, to);
     char name[32];
-    het_json_string(&r->json, name, sizeof name, NULL);
-    HETI_T_TRY(heti_p_plans_syntax(r));
+    HETI_T_TRY(heti_p_plans_word(r, "\"split\"", name, sizeof name));
     *columns = strcmp(name, "columns") == 0;
     if (*columns || strcmp(name, "rows") == 0) return HET_OK;
     return HETI_P_BAD(r, "het_plan_read: \"split\" is \"%s\", not \"rows\" or \"columns\"", name);
@@ -1467,16 +1468,15 @@ static het_result heti_p_plans_split(heti_p_plans *r, void *to) {
 
 /* A team's key/value heads by its members' shares, one at least: each has those up to its end. */
 static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *team, int64_t count) {
-    const double heads = HETI_T_CAST(double, r->desc.heads);
+    const int64_t heads = r->desc.heads;
     double all = 1e-300, before = 0; /* that all are 0 het_plan_check says */
     int64_t given = 0;
-    if (count > r->desc.heads)
-        return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, r->desc.heads);
+    if (count > heads) return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, heads);
     for (int64_t m = 0; m < count; m++) all += team[m].share;
     for (int64_t m = 0; m < count; m++, given += team[m - 1].heads) {
         before += team[m].share;
-        const int64_t end = m + 1 == count ? r->desc.heads : HETI_T_CAST(int64_t, before / all * heads + 0.5);
-        team[m].heads = heti_p_max(1, heti_p_min(end, r->desc.heads - (count - m - 1)) - given);
+        const int64_t end = HETI_T_CAST(int64_t, before / all * HETI_T_CAST(double, heads) + 0.5);
+        team[m].heads = heti_p_max(1, (m + 1 == count ? heads : heti_p_min(end, heads - (count - m - 1))) - given);
     }
     return HET_OK;
 }
