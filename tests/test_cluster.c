@@ -380,6 +380,8 @@ static void broken_files(void **state)
     REFUSE("{\"members\":[{\"device\":\"x\",\"count\":^1.5}]}", "count|integer");
     REFUSE("{\"members\":[{\"device\":\"x\",\"count\":1000000},^{\"device\":\"y\",\"count\":1000000}]}", "count|more than 1048576 devices");
     REFUSE("{\"members\":[{\"device\":^\"\"}]}", "device|1 to 47");
+    REFUSE("{\"members\":[{\"device\":^\"a\\u001b[1m\"}]}", "device|5 bytes|no control bytes");
+    REFUSE("{\"members\":[{\"device\":\"a\",\"name\":^\"a\\u007f\"}]}", "name|2 bytes|no control bytes");
     REFUSE("{\"members\":[{\"device\":^\"0123456789012345678901234567890123456789012345678\"}]}", "device|1 to 47");
     REFUSE("{\"members\":[^{\"count\":2,\"device\":\"01234567890123456789012345678901234567890123456\"}]}", "name|more than 47");
     REFUSE("{\"members\":[{\"device\":\"x\",\"memory\":^\"80GB\"}]}", "memory|80GB|K, M, G");

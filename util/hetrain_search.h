@@ -2440,14 +2440,21 @@ static het_result heti_s_read_list(heti_s_reader *r, const heti_s_key *key, void
     return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key->name, "");
 }
 
+/* All of a name, without control bytes: it is printed. */
+static int heti_s_is_plain(const char *name, size_t length, size_t capacity) {
+    for (size_t i = 0; i < length && length < capacity; i++)
+        if (HETI_T_CAST(unsigned char, name[i]) < 32 || name[i] == 127) return 0;
+    return length < capacity;
+}
+
 static het_result heti_s_read_name(heti_s_reader *r, const heti_s_key *key, void *to) {
     const size_t at = r->json.at;
     char *name = HETI_T_CAST(char *, to);
     size_t length = 0;
     if (!het_json_string(&r->json, name, 48, &length)) return heti_s_bad(r, key->name, "");
-    if ((length > 0 || (key->of & HETI_S_OF_GROUP) != 0) && length < 48 && strlen(name) == length) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%s\" has %z bytes; a name has 1 to 47 and no 0",
-                       r->call, at, key->name, length);
+    if ((length > 0 || (key->of & HETI_S_OF_GROUP) != 0) && heti_s_is_plain(name, length, 48)) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %z, \"%s\" has %z bytes; a name has 1 to 47 and no control "
+                       "bytes", r->call, at, key->name, length);
 }
 
 static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -2765,8 +2772,8 @@ static het_result heti_s_read_model(heti_s_reader *r, const heti_s_key *key, voi
     const size_t capacity = sizeof r->count.model;
     char *model = HETI_T_CAST(char *, to);
     size_t size;
-    if (!het_json_string(&r->json, model, capacity, &size) || (size < capacity && strlen(model) == size)) return HET_OK;
-    return heti_s_bad(r, key->name, "longer than 127 bytes, or with a 0");
+    if (!het_json_string(&r->json, model, capacity, &size) || heti_s_is_plain(model, size, capacity)) return HET_OK;
+    return heti_s_bad(r, key->name, "longer than 127 bytes, or with control bytes");
 }
 
 static het_result heti_s_read_version(heti_s_reader *r, const heti_s_key *key, void *to) {
