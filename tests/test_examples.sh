@@ -29,6 +29,7 @@ done
 "$programs/ecg" 2 1 > output 2>&1
 report $? 'ecg: as few steps as it takes' "$(tail -n 3 output)"
 printf 'a\nb\n' > letters
+printf 'alike\nlines\n' > alike
 while IFS='|' read -r wrong word; do
     # shellcheck disable=SC2086 # a program and its arguments
     "$programs"/$wrong > output 2> error < /dev/null
@@ -46,6 +47,7 @@ hpo nowhere|at least
 hpo . 65|1 to 64 ranks
 buckets nowhere|nowhere
 buckets letters|no line of 2 to 129 bytes
+buckets alike|lines of like lengths
 dual_batch nowhere|nowhere
 low_rank nowhere|at least 128 bytes
 long_context nowhere|nowhere
