@@ -2371,6 +2371,7 @@ static int check_targets(const job *j) {
     const settings *s = &j->set;
     const named_path reads[] = { { "--data", s->data }, { "--val", s->val }, { "--init", j->weights }, { "--model", s->model },
                                  { "--tokenizer", s->tokenizer }, { "--schedule", s->schedule },
+                                 { "--world-secret", s->world_secret },
                                  { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
     named_path writes[WRITTEN];
     int status = 0;
@@ -2380,7 +2381,11 @@ static int check_targets(const job *j) {
         if (status == 0) status = check_place(j, &writes[i]);
     }
     if (status == 0) status = targets_spare_list(writes, WRITTEN, "--profile", s->profile);
-    return status == 0 ? targets_differ(writes, WRITTEN, reads, 7) : status;
+    for (int64_t i = 0; i < j->changes && status == 0; i++) {
+        const named_path plan = { "--replan", j->change[i].spec };
+        status = targets_differ(writes, WRITTEN, &plan, 1);
+    }
+    return status == 0 ? targets_differ(writes, WRITTEN, reads, sizeof reads / sizeof *reads) : status;
 }
 
 /* From now on the transport is what is between islands, and this process is all of one. */
@@ -2428,9 +2433,8 @@ static int run(job *j, int argc, char **argv) {
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
-    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0))
-        return status;
-    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
+    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
+    if ((j->process == 0 && (status = check_targets(j)) != 0) || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
         (status = check_updates(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;

@@ -157,6 +157,10 @@ does 'the log of --out may be named' train "${run[@]}" --steps 1 --out named --l
 refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
 printf '0F0,0B0\n' > lists.csv
 refuses '--trace lists.csv: is the file of --schedule' train "${run[@]}" --steps 1 --schedule lists.csv --trace lists.csv
+echo '{"pipelines": [{"stages": [{"rank": 0, "units": [0, 4]}]}]}' > later.json
+for option in save-plan trace; do
+    refuses "--$option later.json: is the file of --replan" train "${run[@]}" --steps 4 --replan 2:dp,3:./later.json --$option later.json
+done
 cp profile.json second.json
 mine=(--profile profile.json,second.json)
 refuses '--trace second.json: is the file of --profile' train "${run[@]}" "${pairs[@]}" --steps 1 --adapt "${mine[@]}" --trace second.json
