@@ -208,6 +208,9 @@ static int evaluate_choices(evaluation *e) {
             double score[2] = { 0, 0 };
             int k, status = answer_score(e, q, i, &score[0]);
             if (status != 0) return status;
+            if (isnan(score[0]))
+                return fail(BAD_INPUT, "--choices %s: question %lld: log p of answer %lld is nan, so none can be chosen", e->set.choices,
+                            (long long)n, (long long)i);
             score[1] = score[0] / (double)(q->start[i + 1] - q->start[i]);
             for (k = 0; k < 2; k++)
                 if (chosen[k] < 0 || score[k] > best[k]) best[k] = score[k], chosen[k] = i;

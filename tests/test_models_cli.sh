@@ -205,6 +205,7 @@ report $? 'and nothing is written'
 does 'an option allows them' evaluate --init bad --data text --json --allow-nonfinite
 python3 -c 'import json, sys; j = json.loads(sys.stdin.read(), parse_constant=sys.exit); assert j["loss"] is j["perplexity"] is j["bits_per_byte"] is None' < out
 report $? 'what is not a number is null in JSON' "$(cat out)"
+refuses '--choices quiz.bin: question 0: log p of answer 0 is nan' evaluate --init bad --choices quiz.bin --allow-nonfinite
 does 'in generation' generate --init bad --prompt line --tokens 3 --allow-nonfinite
 does 'in conversion' convert --init bad --out c --allow-nonfinite
 cp -r l badl && poke badl/adapter_model.safetensors base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight 5 -inf
