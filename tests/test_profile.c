@@ -1445,6 +1445,13 @@ static void costs_of_a_plan(void **state)
     assert_int_equal(costs->costs.blocks, 4);
     assert_int_equal(costs->costs.groups, 1);
     het_plan_costs_free(costs);
+    plan->stage[1].rank = 0, plan->state_share[1] = 0; /* rank 1 is idle */
+    EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+    near(costs->costs.rank[0].begin, 1e-4 + 2e-6 * 5000, "begin with all blocks");
+    near(costs->costs.rank[1].begin, 0, "begin of an idle rank");
+    near(costs->costs.rank[1].verdict, 0, "verdict of an idle rank");
+    plan->stage[1].rank = 1, plan->state_share[1] = 1;
+    het_plan_costs_free(costs);
     plan->stage[0].keep = 1; /* what recomputation takes stands apart */
     EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
     near(costs->costs.stage[0].backward.base, 1e-4 + 0.002 + 0.02, "backward.base without it");

@@ -1927,6 +1927,7 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
     het_rank_cost *to = &c->rank[r];
     const het_cluster *cluster = c->held.cluster;
     to->max_tokens = heti_s_limit(device->max_tokens, cluster != NULL ? cluster->device[r].max_tokens : 0);
+    if (held->stages == 0 && !heti_s_keeps(c->held.plan, r)) return; /* it is idle */
     to->begin = (device->action + device->begin_element * held->trained) * slowness;
     to->ring_byte = device->ring_byte * slowness;
     to->verdict = device->verdict_base + device->verdict_element * held->state * slowness;
