@@ -34,7 +34,7 @@ static const option options[] = {
     { "--link", "LATENCY:BANDWIDTH", OPTION_TEXT, AT(link), 0, 0, "between workers; default: the profile's" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1e6, "micro-batches a step, of all workers together" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
-    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence" },
+    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the context of the profile's model or, where its name says none, 128" },
     { "--watts", "W[,IDLE]", OPTION_TEXT, AT(watts), 0, 0, "what a device takes while it computes, and while it waits (default: W): joules a step" },
     OPTION_TITLE("How many workers a unit is worth"),
     { "--burst", "X", OPTION_REAL, AT(burst), 1, 1000,
@@ -502,10 +502,11 @@ static int program(int argc, char **argv) {
     settings s;
     unsigned char given[OPTIONS] = { 0 };
     named_path to = { "--out", NULL };
+    het_model_desc model;
     advice *a;
     int status;
     memset(&s, 0, sizeof s);
-    s.micro_batches = 8, s.sequences = 1, s.length = 128;
+    s.micro_batches = 8, s.sequences = 1;
     status = options_parse("build/advise --profile FILE | --scaling LIST --cut M=S\n\n"
                            "Advice by formula: batch, workers, energy, servers, workers of each unit, when to cut a model.",
                            options, OPTIONS, &s, given, argc, argv);
@@ -525,6 +526,8 @@ static int program(int argc, char **argv) {
     status = target_check(to.option, to.path);
     if (status == 0) status = targets_spare_list(&to, 1, "--profile", s.profile);
     if (status == 0) status = profile_read_list("--profile", s.profile, &a->profile);
+    if (status == 0 && s.length == 0)
+        s.length = het_model_parse(a->profile->model, &model, NULL) == HET_OK && model.context > 0 ? model.context : 128;
     if (status == 0) status = take_device(a, s.device);
     if (status == 0) status = take_link(a);
     if (status == 0) status = s.burst > 0 ? advise_burst(a) : advise_workers(a);

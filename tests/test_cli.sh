@@ -367,6 +367,8 @@ accepts 'measured efficiencies have many digits' advise --scaling 1=1:4,2=0.8333
 advise=$("$programs/advise" --scaling 1=1:4,2=0.6:4,3=0.5:4 --cut 2=1.4 --json 2>&1)
 report "$([ "$advise" = '{"cut":2,"from_devices":2}' ]; echo $?)" 'what is not known says nothing against the cut' "$advise"
 accepts 'a profile to advise from' train --data text --steps 0 --save-profile advice.json --devices cpu:1 --quiet "${tiny[@]}"
+for length in '' '--length 16' '--length 8'; do "$programs/advise" --profile advice.json --json $length > "advice$length" 2>&1; done
+report "$(cmp -s advice 'advice--length 16' && ! cmp -s advice 'advice--length 8'; echo $?)" "sequences are as long as the model's context" "$(cat advice advice-*)"
 refuses '--cut: has no effect without --scaling' advise --profile advice.json --cut 2=1.4
 refuses '--workers 1,2,zero: zero: expected numbers from 1 to 64' advise --profile advice.json --json --workers 1,2,zero # and no half of the JSON
 # Three units, 4 micro-batches: the first two take 8 s each a micro-batch, the third 1 s, and 30 s more for its parameters to go between four workers,
