@@ -2576,6 +2576,7 @@ static void refusals(void **state)
     REFUSE(m->stage_cost[2].weight.pair = (double)INFINITY, "stage 2|finite");
     REFUSE(m->costs.every_link.latency = nan, "rank 0 to 1|finite");
     REFUSE(m->costs.every_link.bandwidth = -1, "link|negative");
+    REFUSE((m->costs.every_link.bandwidth = 1e-310, m->stage_cost[0].bytes = 1), "the step takes inf|1e300");
     REFUSE((m->costs.tokens = m->tokens, m->tokens[3] = -2), "micro-batch 3|negative");
     REFUSE((m->costs.pairs = m->pairs, m->pairs[3] = nan), "pairs|micro-batch 3|finite");
     REFUSE((m->costs.sequences = m->sequences, m->sequences[0] = 0), "micro-batch 0|0 sequences");

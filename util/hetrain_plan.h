@@ -4345,10 +4345,11 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     if (plan == NULL || schedule == NULL || costs == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL",
                            plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
-    memset(&s, 0, sizeof s);
-    s.error = error, s.keep = timeline == HET_YES;
+    memset(&s, 0, sizeof s), s.error = error, s.keep = timeline == HET_YES;
     HETI_T_TRY(heti_t_choose(allocator, &s.allocator, error, "het_simulate"));
-    const het_result result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
+    het_result result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
+    if (result == HET_OK && !heti_t_is_time(s.result->makespan)) /* of a link of next to no bandwidth, say */
+        result = HETI_P_BAD(&s, "het_simulate: the step takes %e, more than 1e300", s.result->makespan);
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
     return result;
