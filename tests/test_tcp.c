@@ -611,6 +611,8 @@ static void refused(const het_tcp_desc *desc, het_result code, const char *words
     CHECK(t.self == NULL && t.iface == NULL && live == 0);
 }
 
+static const heti_tcp nobody; /* waits as long as it is told to */
+
 /* A connection to the meeting port, which says `size` bytes. */
 static int stranger(const void *data, size_t size) {
     struct sockaddr_in address;
@@ -660,7 +662,7 @@ static int proven(int process, uint64_t version, uint64_t count, uint64_t number
 /* The answer has the kind and the words; kind 0: the connection ends. */
 static void answered(int s, int kind, const char *words) {
     heti_tcp_why text;
-    CHECK(heti_tcp_hear_text(s, &text, now() + 20) == kind && has(text.text, words));
+    CHECK(heti_tcp_hear_text(&nobody, s, &text, now() + 20) == kind && has(text.text, words));
     close(s);
 }
 
@@ -673,7 +675,7 @@ static int knocks(heti_tcp_guest *g) {
     heti_tcp_put(g->knock + 8, 4, HETI_TCP_VERSION);
     heti_tcp_put(g->knock + 12, 4, 1);
     CHECK(send(s, g->knock, sizeof g->knock, MSG_NOSIGNAL) == (ssize_t)sizeof g->knock);
-    CHECK(heti_tcp_hear(s, g->number, sizeof g->number, &size, now() + 20) == HETI_TCP_NUMBER && size == sizeof g->number);
+    CHECK(heti_tcp_hear(&nobody, s, g->number, sizeof g->number, &size, now() + 20) == HETI_TCP_NUMBER && size == sizeof g->number);
     return s;
 }
 
@@ -724,7 +726,7 @@ static void case_strangers(int many) {
             size_t size = 0;
             heti_tcp_prove(pretender(1, ""), 1, 1, 0, coming.knock + 24, coming.number, proof);
             CHECK(send(knocked, proof, sizeof proof, MSG_NOSIGNAL) == (ssize_t)sizeof proof);
-            CHECK(heti_tcp_hear(knocked, proof, sizeof proof, &size, now() + 20) == HETI_TCP_PROVED);
+            CHECK(heti_tcp_hear(&nobody, knocked, proof, sizeof proof, &size, now() + 20) == HETI_TCP_PROVED);
             close(knocked);
         }
         fill(garbage, sizeof garbage, 1, 2, 3);
@@ -744,7 +746,7 @@ static void case_strangers(int many) {
         answered(proven(0, 2, count_of, 0, run), HETI_TCP_REFUSED, "process 0 of");
         if (processes > 2) {
             s[count] = proven(me, 2, count_of, (uint64_t)me, run); /* one that knows all and pretends to be this process, and leaves */
-            CHECK(heti_tcp_hear_text(s[count], &why, now() + 20) == HETI_TCP_WELCOME);
+            CHECK(heti_tcp_hear_text(&nobody, s[count], &why, now() + 20) == HETI_TCP_WELCOME);
             answered(proven(me, 2, count_of, (uint64_t)me, run), HETI_TCP_LATER, "already");
             close(s[count]);
         }
@@ -922,10 +924,10 @@ static void case_reflected(int number) {
         s = accept(listener, NULL, NULL);
         if (s < 0) continue;
         memset(n, 7, sizeof n);
-        CHECK(heti_tcp_move_all(s, said, NULL, sizeof said, now() + 5) && memcmp(said, "hetrtcp\n", 8) == 0);
-        CHECK(heti_tcp_answer(s, HETI_TCP_NUMBER, n, sizeof n, now() + 5));
-        if (heti_tcp_move_all(s, said, NULL, HETI_TCP_PROOF, now() + 5))
-            (void)heti_tcp_answer(s, number ? HETI_TCP_WELCOME : HETI_TCP_PROVED, said, number ? 0 : HETI_TCP_PROOF, now() + 5);
+        CHECK(heti_tcp_move_all(&nobody, s, said, NULL, sizeof said, now() + 5) && memcmp(said, "hetrtcp\n", 8) == 0);
+        CHECK(heti_tcp_answer(&nobody, s, HETI_TCP_NUMBER, n, sizeof n, now() + 5));
+        if (heti_tcp_move_all(&nobody, s, said, NULL, HETI_TCP_PROOF, now() + 5))
+            (void)heti_tcp_answer(&nobody, s, number ? HETI_TCP_WELCOME : HETI_TCP_PROVED, said, number ? 0 : HETI_TCP_PROOF, now() + 5);
         close(s);
     }
     close(listener);
@@ -1009,6 +1011,33 @@ static void case_differ(int number) {
     }
 }
 
+static int is_stopped(void *user) { return now() > *(const double *)user; }
+
+/* A wait that is ended from outside: process 0's for 1 and 3, 1's for what process 0 has to say when all are there, 1's for a process 0 that is not
+   there, 1's for one that says nothing. */
+static void case_stopped(int number) {
+    het_tcp_desc desc = settings();
+    double stop = now() + (me == 0 ? 1 : 0.4);
+    struct sockaddr_in address;
+    int listener = -1;
+    desc.processes = 4, desc.open_seconds = 60;
+    if (me < 2) desc.stopped = is_stopped, desc.user = &stop;
+    if (number == 2) {
+        memset(&address, 0, sizeof address);
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address.sin_port = htons((uint16_t)meeting_port);
+        listener = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(bind(listener, (struct sockaddr *)(void *)&address, sizeof address) == 0 && listen(listener, 5) == 0);
+    }
+    if (me == 2) refused(&desc, HET_ERR_TRANSPORT, "process 0 has given up|stopped, 2 of 4 processes did not come to process 0: 1, 3");
+    else if (me == 0) refused(&desc, HET_ERR_CANCELLED, "stopped, 2 of 4 processes did not come to process 0: 1, 3");
+    else if (number == 0) refused(&desc, HET_ERR_CANCELLED, "process 0 does not say where the others are: Operation canceled");
+    else refused(&desc, HET_ERR_CANCELLED, "stopped, process 0 at 127.0.0.1 port");
+    CHECK(me == 2 || (now() > stop && now() < stop + 1));
+    if (listener >= 0) close(listener);
+}
+
 /* poll takes no more descriptors than a process may have. */
 static void case_few_files(int number) {
     het_tcp_desc desc = settings();
@@ -1038,9 +1067,9 @@ static void case_again(int number) {
     }
     for (i = 0; i < 2; i++) {
         first[i] = proven(2 + i, HETI_TCP_VERSION, 4, (uint64_t)(2 + i), run);
-        CHECK(heti_tcp_hear_text(first[i], &why, now() + 20) == HETI_TCP_WELCOME);
+        CHECK(heti_tcp_hear_text(&nobody, first[i], &why, now() + 20) == HETI_TCP_WELCOME);
     }
-    CHECK(heti_tcp_hear(first[0], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE && size == 8 + 4 * HETI_TCP_ENTRY);
+    CHECK(heti_tcp_hear(&nobody, first[0], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE && size == 8 + 4 * HETI_TCP_ENTRY);
     meeting_port = (int)heti_tcp_get(table + 8 + HETI_TCP_ENTRY + 2, 2);
     self = pretender(2, "");
     self->processes = 4, self->run = run, self->session = heti_tcp_get(table, 8), self->listener = -1;
@@ -1049,7 +1078,7 @@ static void case_again(int number) {
         CHECK(heti_tcp_greet(self, s, 1, now() + 20, &why) == HETI_TCP_WELCOME);
         close(s);
     }
-    CHECK(heti_tcp_hear(first[1], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE); /* before it leaves */
+    CHECK(heti_tcp_hear(&nobody, first[1], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE); /* before it leaves */
     if (number == 1) answered(first[0], HETI_TCP_FAILED, words);
     else close(first[0]);
     close(first[1]);
@@ -1076,6 +1105,13 @@ static void absent(void **state) {
     group(2, case_differ, 0);
     group(2, case_differ, 1);
     group(2, case_few_files, 0);
+    group(3, case_stopped, 0);
+    for (i = 1; i < 3; i++) {
+        meeting_port = free_port();
+        child[0] = start(4, 1, case_stopped, i);
+        waitpid(child[0], &status, 0);
+        assert_int_equal(status, 0);
+    }
     meeting_port = free_port();
     group(3, case_again, 0);
     group(3, case_again, 1);

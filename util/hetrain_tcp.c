@@ -115,6 +115,8 @@ typedef struct het_tcp_desc {
     het_logger logger;         /* silent: whom it waits for after two seconds, connections that are
                                   dropped; called by het_tcp_open */
     double open_seconds;       /* 120: for all processes to come and connect */
+    int (*stopped)(void *user); /* not 0: het_tcp_open is to wait no longer; called a few times a second; or NULL */
+    void *user;
     double heartbeat_seconds;  /* 0.5: every process hears from this one at least so often */
     double dead_seconds;       /* 10: het_tcp_close gives up on a process silent for so long */
     double abort_seconds;      /* 5: the longest abort waits for the others to hear of it, and close waits after one */
@@ -123,8 +125,8 @@ typedef struct het_tcp_desc {
 } het_tcp_desc;
 
 /* Connects this process with all others and fills *transport; what desc points to is not kept.
-   Blocks until all are there, or open_seconds. HET_ERR_INVALID, HET_ERR_OOM, else
-   HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
+   Blocks until all are there, or open_seconds. HET_ERR_INVALID, HET_ERR_OOM, HET_ERR_CANCELLED
+   where `stopped` ended it, else HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport,
                                                        het_error *error);
 /* See CLOSING. Clears *transport; one that is not open is left alone. Threads: owner. */
@@ -354,6 +356,8 @@ typedef struct heti_tcp {
     heti_tcp_line *bucket[HETI_TCP_BUCKETS];
 
     uint64_t run, session;           /* while opening, from here to the end */
+    int (*stopped)(void *user);      /* of the description */
+    void *user;
     int listener, lax;               /* lax: a loopback address may not be what others reach this machine by */
     int near_only;                   /* only loopback addresses */
     unsigned char secret[HETI_TCP_PROOF], key[HETI_TCP_PROOF]; /* of the description; with that of the file */
@@ -1605,27 +1609,35 @@ static int heti_tcp_socket(int family) {
     return heti_tcp_prepare(HETI_TCP_SYSTEM("socket", socket(family, SOCK_STREAM, 0)));
 }
 
-/* Until the socket is ready. 0: time is up. */
-static int heti_tcp_ready(int s, short events, double until) {
-    struct pollfd one;
-    for (;;) {
-        const double left = until - heti_tcp_now();
-        heti_tcp_watch(&one, s, events);
-        if (heti_tcp_poll(&one, 1, left) > 0) return 1;
-        if (left <= 0) return 0;
-    }
+static int heti_tcp_stopped(const heti_tcp *m) { return m->stopped != NULL && m->stopped(m->user); }
+
+/* Seconds to wait until it is looked again, a few times a second. 0: time is up, or this process is
+   stopped. */
+static double heti_tcp_left(const heti_tcp *m, double until) {
+    const double left = until - heti_tcp_now();
+    return left <= 0 || heti_tcp_stopped(m) ? 0 : left < 0.3 ? left : 0.3;
 }
 
-/* All bytes, read or (to NULL) written, or 0 and errno: 0 where the connection ended, ETIMEDOUT
-   where time is up. */
-static int heti_tcp_move_all(int s, unsigned char *to, const unsigned char *from, size_t size, double until) {
+/* Until the socket is ready. 0 and errno, ETIMEDOUT or ECANCELED: nothing is left of the time. */
+static int heti_tcp_ready(const heti_tcp *m, int s, short events, double until) {
+    struct pollfd one;
+    for (;;) {
+        const double left = heti_tcp_left(m, until);
+        heti_tcp_watch(&one, s, events);
+        if (heti_tcp_poll(&one, 1, left) > 0) return 1;
+        if (left <= 0) break;
+    }
+    errno = heti_tcp_now() < until ? ECANCELED : ETIMEDOUT;
+    return 0;
+}
+
+/* All bytes, read or (to NULL) written, or 0 and errno: 0 where the connection ended. */
+static int heti_tcp_move_all(const heti_tcp *m, int s, unsigned char *to, const unsigned char *from, size_t size,
+                             double until) {
     size_t done = 0;
     while (done < size) {
         ssize_t n;
-        if (!heti_tcp_ready(s, to != NULL ? POLLIN : POLLOUT, until)) {
-            errno = ETIMEDOUT;
-            return 0;
-        }
+        if (!heti_tcp_ready(m, s, to != NULL ? POLLIN : POLLOUT, until)) return 0;
         if (to != NULL) n = HETI_TCP_SYSTEM("recv", recv(s, to + done, size - done, 0));
         else n = heti_tcp_send(s, from + done, size - done, NULL, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
@@ -1636,20 +1648,20 @@ static int heti_tcp_move_all(int s, unsigned char *to, const unsigned char *from
     return 1;
 }
 
-static int heti_tcp_answer(int s, int kind, const void *data, size_t size, double until) {
+static int heti_tcp_answer(const heti_tcp *m, int s, int kind, const void *data, size_t size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
     memcpy(head, "HTCP", 4);
     heti_tcp_put(head + 4, 4, HETI_CAST(uint64_t, kind));
     heti_tcp_put(head + 8, 8, size);
-    return heti_tcp_move_all(s, NULL, head, sizeof head, until) &&
-        heti_tcp_move_all(s, NULL, HETI_CAST(const unsigned char *, data), size, until);
+    return heti_tcp_move_all(m, s, NULL, head, sizeof head, until) &&
+        heti_tcp_move_all(m, s, NULL, HETI_CAST(const unsigned char *, data), size, until);
 }
 
 /* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_move_all, EPROTO
    where it is none. */
-static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *size, double until) {
+static int heti_tcp_hear(const heti_tcp *m, int s, unsigned char *data, size_t capacity, size_t *size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
-    if (!heti_tcp_move_all(s, head, NULL, sizeof head, until)) return 0;
+    if (!heti_tcp_move_all(m, s, head, NULL, sizeof head, until)) return 0;
     const uint64_t kind = heti_tcp_get(head + 4, 4);
     const uint64_t length = heti_tcp_get(head + 8, 8);
     if (memcmp(head, "HTCP", 4) != 0 || kind < 1 || kind > HETI_TCP_PROVED || length > capacity) {
@@ -1657,7 +1669,7 @@ static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *si
         return 0;
     }
     *size = HETI_CAST(size_t, length);
-    if (!heti_tcp_move_all(s, data, NULL, *size, until)) return 0;
+    if (!heti_tcp_move_all(m, s, data, NULL, *size, until)) return 0;
     return HETI_CAST(int, kind);
 }
 
@@ -1678,10 +1690,10 @@ static int heti_tcp_unheard(heti_tcp_why *why) {
 }
 
 /* As heti_tcp_hear, of a text, which is ended. */
-static int heti_tcp_hear_text(int s, heti_tcp_why *text, double until) {
+static int heti_tcp_hear_text(const heti_tcp *m, int s, heti_tcp_why *text, double until) {
     unsigned char data[HETI_TCP_TEXT - 1];
     size_t size = 0;
-    const int kind = heti_tcp_hear(s, data, sizeof data, &size, until);
+    const int kind = heti_tcp_hear(m, s, data, sizeof data, &size, until);
     if (kind == 0) return heti_tcp_unheard(text);
     if (size > 0) memcpy(text->text, data, size);
     text->text[size] = 0;
@@ -1858,8 +1870,8 @@ static void heti_tcp_seat(heti_tcp *m, heti_tcp_guest *g) {
         return;
     }
     if (answer != 0) {
-        (void)heti_tcp_answer(g->socket, answer, why.text, strlen(why.text), soon);
-    } else if (heti_tcp_answer(g->socket, HETI_TCP_WELCOME, NULL, 0, soon)) {
+        (void)heti_tcp_answer(m, g->socket, answer, why.text, strlen(why.text), soon);
+    } else if (heti_tcp_answer(m, g->socket, HETI_TCP_WELCOME, NULL, 0, soon)) {
         heti_tcp_peer *p = &m->peer[heti_tcp_get(g->said + 16, 4)];
         p->socket = g->socket;
         p->port = HETI_CAST(int, heti_tcp_get(g->said + 20, 4) & 0xFFFFu);
@@ -1882,14 +1894,15 @@ static const char *heti_tcp_reply(heti_tcp *m, heti_tcp_guest *g) {
         if (!heti_tcp_random(g->number, sizeof g->number)) return "for want of random numbers";
         memcpy(g->knock, g->said, sizeof g->knock);
         g->stage = HETI_TCP_PROVES;
-        return heti_tcp_answer(g->socket, HETI_TCP_NUMBER, g->number, sizeof g->number, soon) ? NULL : "which has left";
+        return heti_tcp_answer(m, g->socket, HETI_TCP_NUMBER, g->number, sizeof g->number, soon) ? NULL :
+            "which has left";
     }
     if (g->stage == HETI_TCP_PROVES) {
         heti_tcp_prove(m, 1, process, m->process, g->knock + 24, g->number, proof);
         if (!heti_tcp_same(proof, g->said, sizeof proof)) return "whose proof of the secret is wrong";
         heti_tcp_prove(m, 0, m->process, process, g->knock + 24, g->number, proof);
         g->stage = HETI_TCP_GREETS;
-        return heti_tcp_answer(g->socket, HETI_TCP_PROVED, proof, sizeof proof, soon) ? NULL : "which has left";
+        return heti_tcp_answer(m, g->socket, HETI_TCP_PROVED, proof, sizeof proof, soon) ? NULL : "which has left";
     }
     heti_tcp_seat(m, g);
     return NULL;
@@ -1914,7 +1927,7 @@ static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g) {
 static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error) {
     heti_tcp_why text;
     if (process == 0) {
-        (void)heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline);
+        (void)heti_tcp_hear_text(m, m->peer[0].socket, &text, m->deadline);
         return HETI_TCP_LOST(error, "process 0 has given up: %s", text.text);
     }
     heti_tcp_close_socket(&m->peer[process].socket); /* it may come again */
@@ -1937,22 +1950,25 @@ static int heti_tcp_missing(const heti_tcp *m, int ready, char *text, size_t cap
     return missing;
 }
 
+/* What ended a wait, where heti_tcp_left is 0. */
+static const char *heti_tcp_up(const heti_tcp *m) { return heti_tcp_stopped(m) ? "stopped" : "time is up"; }
+
 /* Until all processes above this one have come. */
 static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
     char text[100];
     int missing;
     while ((missing = heti_tcp_missing(m, 0, text, sizeof text)) > 0) {
-        const double now = heti_tcp_now();
+        const double now = heti_tcp_now(), left = heti_tcp_left(m, m->deadline);
         struct pollfd *f = m->polls;
         const int peers = 1 + HETI_TCP_GUESTS;
         heti_tcp_tell_waiting(m, text, "");
-        if (now > m->deadline)
-            return HETI_TCP_LOST(error, "time is up, %d of %d processes did not come to process %d: %s", missing,
-                                 m->processes, m->process, text);
+        if (left <= 0)
+            return HETI_TCP_LOST(error, "%s, %d of %d processes did not come to process %d: %s", heti_tcp_up(m),
+                                 missing, m->processes, m->process, text);
         heti_tcp_watch(&f[0], m->listener, POLLIN);
         for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_watch(&f[1 + i], m->guest[i].socket, POLLIN);
         for (int i = 0; i < m->processes; i++) heti_tcp_watch(&f[peers + i], m->peer[i].socket, POLLIN);
-        if (heti_tcp_poll(f, peers + m->processes, m->deadline - now < 0.5 ? m->deadline - now : 0.5) < 0) continue;
+        if (heti_tcp_poll(f, peers + m->processes, left) < 0) continue;
         for (int i = 0; i < m->processes; i++)
             if (f[peers + i].revents != 0) {
                 const het_result result = heti_tcp_look_after(m, i, error);
@@ -1972,7 +1988,8 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
 /* ---- open: going to others ------------------------------------------------------------------- */
 
 /* A connection, or -1 and why. */
-static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, heti_tcp_why *why) {
+static int heti_tcp_dial(const heti_tcp *m, struct sockaddr_storage *address, socklen_t length, double until,
+                         heti_tcp_why *why) {
     unsigned char mine[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
     uint32_t scope;
     int number = 0, s = heti_tcp_socket(address->ss_family);
@@ -1980,8 +1997,8 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
     if (s < 0) return heti_tcp_because(why, -1, "socket: %s", strerror(errno));
     if (HETI_TCP_SYSTEM("connect", connect(s, heti_tcp_general(address), length)) != 0) number = errno;
     if (number == EINPROGRESS || number == EINTR) {
-        if (!heti_tcp_ready(s, POLLOUT, until)) number = ETIMEDOUT;
-        else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) != 0) number = errno;
+        if (!heti_tcp_ready(m, s, POLLOUT, until) || getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) != 0)
+            number = errno;
     }
     if (number == 0 && !(heti_tcp_end_of(s, 0, mine, &scope) && heti_tcp_end_of(s, 1, theirs, &scope))) number = errno;
     /* a port of this machine where nobody listens may be given to the asker itself */
@@ -2006,12 +2023,12 @@ static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tc
     heti_tcp_begin_hello(knock);
     heti_tcp_put(knock + 12, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(knock + 16, 4, HETI_CAST(uint64_t, to));
-    if (!heti_tcp_random(knock + 24, HETI_TCP_PROOF) || !heti_tcp_move_all(s, NULL, knock, sizeof knock, until) ||
-        heti_tcp_hear(s, number, sizeof number, &size, until) != HETI_TCP_NUMBER || size != sizeof number)
+    if (!heti_tcp_random(knock + 24, HETI_TCP_PROOF) || !heti_tcp_move_all(m, s, NULL, knock, sizeof knock, until) ||
+        heti_tcp_hear(m, s, number, sizeof number, &size, until) != HETI_TCP_NUMBER || size != sizeof number)
         return heti_tcp_unheard(why);
     heti_tcp_prove(m, 1, m->process, to, knock + 24, number, proof);
     heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
-    if (!heti_tcp_move_all(s, NULL, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
+    if (!heti_tcp_move_all(m, s, NULL, proof, sizeof proof, until) || heti_tcp_hear(m, s, proof, sizeof proof, &size,
         until) != HETI_TCP_PROVED || size != sizeof proof)
         return heti_tcp_because(why, HETI_TCP_LATER, "it takes no proof of this secret: have all the same one?");
     if (heti_tcp_same(proof, expected, sizeof proof)) return HETI_TCP_WELCOME;
@@ -2030,9 +2047,9 @@ static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, heti_t
     heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
     heti_tcp_put(hello + 24, 8, m->run);
     heti_tcp_put(hello + 32, 8, to == 0 ? 0 : m->session);
-    if (!heti_tcp_move_all(s, NULL, hello, sizeof hello, until))
+    if (!heti_tcp_move_all(m, s, NULL, hello, sizeof hello, until))
         return heti_tcp_because(why, 0, "%s", strerror(errno));
-    return heti_tcp_hear_text(s, why, until);
+    return heti_tcp_hear_text(m, s, why, until);
 }
 
 /* Where the processes above this one will come: see WHERE IT LISTENS. */
@@ -2057,7 +2074,7 @@ static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, 
     heti_tcp_pack(entry, address);
     if (m->near_only && !heti_tcp_is_loopback(entry))
         return heti_tcp_because(why, 0, "not a loopback address: there is no secret");
-    s = heti_tcp_dial(address, length, until, why);
+    s = heti_tcp_dial(m, address, length, until, why);
     if (s < 0) return 0;
     if (to == 0 && m->process + 1 < m->processes) {
         heti_tcp_close_socket(&m->listener); /* at the address of an earlier attempt */
@@ -2245,13 +2262,13 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
         if (kind == HETI_TCP_REFUSED)
             return HETI_TCP_LOST(error, "refused: %s", why.text);
         heti_tcp_tell_waiting(m, "0", where);
-        if (heti_tcp_now() + nap > m->deadline) break;
+        if (heti_tcp_left(m, m->deadline - nap) <= 0) break;
         heti_tcp_nap(nap);
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
     const int more = m->said.text[0] != 0 && strcmp(m->said.text, why.text) != 0;
-    return HETI_TCP_LOST(error, "time is up, process 0%s is not reached: %s%s%s", where, why.text, more ?
+    return HETI_TCP_LOST(error, "%s, process 0%s is not reached: %s%s%s", heti_tcp_up(m), where, why.text, more ?
                          "; it was, and said: " : "", more ? m->said.text : "");
 }
 
@@ -2269,7 +2286,7 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
         if (heti_tcp_is_loopback(entry)) memcpy(entry, here, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
     }
-    return heti_tcp_answer(m->peer[to].socket, HETI_TCP_TABLE, table,
+    return heti_tcp_answer(m, m->peer[to].socket, HETI_TCP_TABLE, table,
                            8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY, m->deadline);
 }
 
@@ -2279,15 +2296,16 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
     char names[100];
     int p, waits;
     while ((waits = heti_tcp_missing(m, 1, names, sizeof names)) > 0) {
-        if (heti_tcp_now() > m->deadline)
-            return HETI_TCP_LOST(error, "time is up, %d of %d processes have not connected to the others: %s", waits,
-                                 m->processes, names);
+        const double left = heti_tcp_left(m, m->deadline);
+        if (left <= 0)
+            return HETI_TCP_LOST(error, "%s, %d of %d processes have not connected to the others: %s", heti_tcp_up(m),
+                                 waits, m->processes, names);
         for (p = 0; p < m->processes; p++)
             heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
-        if (heti_tcp_poll(m->polls, m->processes, m->deadline - heti_tcp_now()) < 0) continue;
+        if (heti_tcp_poll(m->polls, m->processes, left) < 0) continue;
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
-            m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, &text, m->deadline) == HETI_TCP_READY;
+            m->peer[p].ready = heti_tcp_hear_text(m, m->peer[p].socket, &text, m->deadline) == HETI_TCP_READY;
             if (!m->peer[p].ready)
                 return HETI_TCP_LOST(error, "process %d failed: %s", p, text.text);
         }
@@ -2302,7 +2320,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     uint32_t scope = 0;
     heti_tcp_why why;
     size_t size = 0;
-    int p, kind = heti_tcp_hear(m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
+    int p, kind = heti_tcp_hear(m, m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
     if (kind == HETI_TCP_FAILED)
         return HETI_TCP_LOST(error, "process 0 has given up: %.*s", HETI_CAST(int, size < 180 ? size : 180),
                              HETI_CAST(const char *, HETI_CAST(const void *, table)));
@@ -2318,7 +2336,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
             if (kind == HETI_TCP_WELCOME) break;
             heti_tcp_nap(0.05);
             /* process 0 has given up */
-            if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break;
+            if (heti_tcp_left(m, m->deadline) <= 0 || heti_tcp_ready(m, m->peer[0].socket, POLLIN, 0)) break;
         } while (kind != HETI_TCP_REFUSED);
         if (kind == HETI_TCP_WELCOME) continue;
         return HETI_TCP_LOST(error, "process %d does not reach process %d at %.60s: %.100s", m->process, p,
@@ -2372,7 +2390,7 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
     for (int p = 1; p < m->processes; p++) {
         const char *text = result == HET_OK || error == NULL ? "" : error->text;
         if (m->peer[p].socket < 0) continue;
-        if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text),
+        if (!heti_tcp_answer(m, m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text),
                              heti_tcp_now() + 1) && result == HET_OK)
             result = HETI_TCP_LOST(error, "process %d has gone: %s", p, strerror(errno));
     }
@@ -2386,12 +2404,13 @@ static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64
     result = heti_tcp_connect_all(m, error);
     if (result == HET_OK) result = heti_tcp_start_thread(m, error);
     if (result != HET_OK) {
-        (void)heti_tcp_answer(m->peer[0].socket, HETI_TCP_FAILED, error->text, strlen(error->text), heti_tcp_now() + 1);
+        (void)heti_tcp_answer(m, m->peer[0].socket, HETI_TCP_FAILED, error->text, strlen(error->text),
+                              heti_tcp_now() + 1);
         return result;
     }
-    if (!heti_tcp_answer(m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
+    if (!heti_tcp_answer(m, m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
         return HETI_TCP_LOST(error, "process 0 has gone: %s", strerror(errno));
-    if (heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline) == HETI_TCP_GO) return HET_OK;
+    if (heti_tcp_hear_text(m, m->peer[0].socket, &text, m->deadline) == HETI_TCP_GO) return HET_OK;
     return HETI_TCP_LOST(error, "process 0 has given up: %s", text.text);
 }
 
@@ -2537,6 +2556,7 @@ static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error
         return HETI_TCP_LOST(error, "%d processes take up to %d open files, this one may have %llu (ulimit -n)",
                              m->processes, HETI_CAST(int, most), HETI_CAST(unsigned long long, files.rlim_cur));
     m->logger = d->logger;
+    m->stopped = d->stopped, m->user = d->user;
     m->near_only = d->secret_size == 0 && d->file == NULL && !d->insecure;
     if (m->near_only && !heti_tcp_is_near(d->host))
         return HETI_TCP_BAD(error, "host %.100s is not a loopback address: it needs a secret, or insecure", d->host);
@@ -2560,6 +2580,7 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     m->opened = heti_tcp_now();
     m->deadline = m->opened + settings.open_seconds;
     result = heti_tcp_connect(m, &settings, error);
+    if (result == HET_ERR_TRANSPORT && heti_tcp_stopped(m)) result = error->code = HET_ERR_CANCELLED;
     heti_tcp_end_opening(m);
     if (m->running) {
         for (int p = 0; p < m->processes; p++) m->peer[p].heard = heti_tcp_now();

@@ -127,7 +127,7 @@ static void fuzz_tcp_host(const uint8_t *data, size_t size)
     (void)shutdown(other, SHUT_WR);
     why.text[0] = 0;
     fuzz_check(heti_tcp_meet(m, own, 0, m->deadline, &why) != HETI_TCP_WELCOME && why.text[0] != 0, "a stranger who is believed");
-    (void)heti_tcp_hear_text(own, &why, m->deadline);
+    (void)heti_tcp_hear_text(m, own, &why, m->deadline);
     (void)close(own);
     fuzz_tcp_close(m, other);
 }
