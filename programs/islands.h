@@ -11,10 +11,9 @@ typedef struct islands {
     int64_t every;                /* steps between two joins */
     het_transport transport;      /* as it was opened first */
     het_transport now;            /* as it was opened last */
-    int (*stopped)(void);         /* whether to wait no longer; NULL: never */
     int waits;                    /* the last step's join, for whoever goes on */
     int first;                    /* it is still to be handed out */
-    connect_place place;          /* over TCP, to meet again; processes 0: over MPI */
+    connect_place place;          /* over TCP, to meet again; processes 0: over MPI; `stopped`: whether to wait no longer */
     connect_secret secret;
     het_logger logger;
     het_outer *outer;
@@ -25,7 +24,7 @@ typedef struct islands {
 
 #define ISLANDS_FILE "islands.bin"
 
-static inline int islands_stopped(const islands *all) { return all->stopped != NULL && all->stopped(); }
+static inline int islands_stopped(const islands *all) { return all->place.stopped != NULL && all->place.stopped(NULL); }
 
 static inline het_result islands_open(void *user, het_transport *transport, het_error *error) {
     islands *all = (islands *)user;

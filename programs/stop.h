@@ -38,7 +38,7 @@ static void on_signal(int number) {
     errno = before;
 }
 
-static inline int stop_is_asked(void) { return stop_asked; }
+static inline int stop_is_asked(void *user) { (void)user; return stop_asked; }
 
 /* SIGHUP: of a terminal that is closed, which kernel and shell may both send, unless nohup has it ignored. mpirun gives SIGUSR1 on to all processes,
    maybe twice; SIGINT and SIGTERM it gives on as well, but ends them soon after. */

@@ -2413,7 +2413,7 @@ static int join_islands(job *j) {
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
     if (s->island_seconds > 0 && desc.pace == 0) return fail(BAD_INPUT, "--island-seconds %g: below a microsecond", s->island_seconds);
     j->sea.every = s->islands / s->island_fragments;
-    j->sea.stopped = stop_is_asked;
+    j->sea.place.stopped = stop_is_asked;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     if (result != HET_OK && desc.pace == 0 && strstr(error.text, "other settings") != NULL)

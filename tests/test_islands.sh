@@ -23,6 +23,8 @@ ended() { # ended N: waits for all; the hashes, one if they are one
     hash=$(for ((i = 0; i < $1; i++)); do grep '^weights' out.$i || echo none; done | sort -u)
     [ $status = 0 ] && [ "$(wc -l <<< "$hash")" = 1 ] && [ "$hash" != none ]
 }
+reached() { for ((t = 0; t < 600; t++)); do grep -qs -- "$1" "$2" && break; sleep 0.05; done; } # reached TEXT FILE: until it is there
+crash() { kill -9 "$(pgrep -P "${child[$1]}")" 2> /dev/null; wait "${child[$1]}" 2> /dev/null; } # crash I
 
 # One that was started again has to wait for the others' next join, longer than processes of one run wait; the other comes in the end
 "$program" --world "1/2@file:$work/late" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > late.1 2>&1 < /dev/null &
@@ -48,9 +50,8 @@ for slow in 1.0 0.2; do # joins at 1, 2, 2.5, 3, 4 and, both together, 5
 done
 island 0 2 --steps 100 --islands 20 --devices cpu:1@0.05 --island-seconds 1
 island 1 2 --steps 80 --islands 40 --devices cpu:1@0.02 --island-seconds 2.5 --out kept.1 --checkpoint-every 5 # killed long before step 40
-for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
-kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
-wait "${child[1]}" 2> /dev/null
+reached step kept.1/latest
+crash 1
 island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2; report "$([ $? = 0 ] && [ "$hash" = "$paced" ]; echo $?)" 'one of them killed, and gone on' "$hash" "$paced" "$(cat out.0 out.1)"
 rm -r kept.1
@@ -84,6 +85,20 @@ for option in '--outer-lr 0.7' '--island-bits 2'; do
     report "$([ $((status + $?)) = 0 ] && grep -q '^stopped after step 12 of 12' out.1; echo $?)" "$option: stopped in a join" "$(cat out.0 out.1)"
     for i in 0 1; do island $i 2 "" --resume kept.$i --islands 12 --devices cpu:1; done
     ended 2; report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" "$option: which is made later, with the same bits" "$hash" "$whole" "$(cat out.0 out.1)"
+done
+rm -rf kept.?
+for victim in 0 1; do
+    other=$((1 - victim))
+    for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1@0.1 --out kept.$i; done
+    reached '"step":7,' kept.$victim/log.jsonl
+    crash $victim
+    reached "waits for process $victim" out.$other
+    kill -TERM "${child[other]}"
+    begun=$SECONDS
+    wait "${child[other]}"
+    report "$([ $? = 0 ] && [ $((SECONDS - begun)) -le 2 ] && grep -q '^stopped after step' out.$other; echo $?)" \
+        "stopped while it waits for island $victim to come back: at once" "$((SECONDS - begun)) s" "$(cat out.$other)"
+    rm -r kept.?
 done
 "$program" "${run[@]}" --steps 12 --devices cpu:1 > out 2>&1
 for i in 0 1; do island $i 2 --steps 12 --islands 0 --devices cpu:1; done
@@ -127,9 +142,8 @@ fi
 for victim in 0 1; do
     rm -f log.0 log.1 log.again
     for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1@0.1 --log log.$i; done
-    for ((t = 0; t < 600; t++)); do [ "$(cat log.$victim 2> /dev/null | grep -c '"loss"')" -ge 7 ] && break; sleep 0.05; done
-    kill -9 "$(pgrep -P "${child[victim]}")" 2> /dev/null
-    wait "${child[victim]}" 2> /dev/null
+    reached '"step":7,' log.$victim
+    crash $victim
     island $victim 2 --steps 400 --islands 4 --devices cpu:1 --log log.again
     ended 2
     report "$([ $? = 0 ] && [ "$(grep -c '"loss"' log.again)" -lt 400 ]; echo $?)" "island $victim is killed, comes back, and all end with one hash" "$hash" "$(cat out.0 out.1)"
@@ -138,9 +152,8 @@ done
 # what is started again with other settings is refused, and ends nobody else's run
 rm -f log.1
 for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1@0.1 --log log.$i; done
-for ((t = 0; t < 600; t++)); do [ "$(cat log.1 2> /dev/null | grep -c '"loss"')" -ge 7 ] && break; sleep 0.05; done
-kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
-wait "${child[1]}" 2> /dev/null
+reached '"step":7,' log.1
+crash 1
 island 1 2 --steps 400 --islands 4 --devices cpu:1 --outer-lr 0.5
 wait "${child[1]}"
 report "$([ $? = 2 ] && grep -q 'other settings' out.1; echo $?)" 'an island that comes with other settings is refused' "$(cat out.1)"
@@ -152,9 +165,8 @@ for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1; done
 ended 2; whole=$hash
 rm -r kept.?
 for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1@0.02 --out kept.$i --checkpoint-every 5; done
-for ((t = 0; t < 600; t++)); do [ -e kept.1/latest ] && break; sleep 0.05; done
-kill -9 "$(pgrep -P "${child[1]}")" 2> /dev/null
-wait "${child[1]}" 2> /dev/null
+reached step kept.1/latest
+crash 1
 island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2
 report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" 'killed, and gone on with --resume: the hash of a run without' "$hash" "$whole" "$(cat out.0 out.1)"
