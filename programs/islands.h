@@ -9,10 +9,9 @@
 typedef struct islands {
     int64_t count, island;        /* 1, 0 */
     int64_t every;                /* steps between two joins */
-    het_transport transport;      /* as it was opened first */
+    het_transport transport;      /* MPI's; over TCP one that is open, and not the outer step's yet */
     het_transport now;            /* as it was opened last */
     int waits;                    /* the last step's join, for whoever goes on */
-    int first;                    /* it is still to be handed out */
     connect_place place;          /* over TCP, to meet again; processes 0: over MPI; `stopped`: whether to wait no longer */
     connect_secret secret;
     het_logger logger;
@@ -26,15 +25,20 @@ typedef struct islands {
 
 static inline int islands_stopped(const islands *all) { return all->place.stopped != NULL && all->place.stopped(NULL); }
 
+/* Over TCP. Who is started waits for a day, as the others may be far from their next join; they wait for it as het_tcp_desc says. */
+static inline het_result islands_meet(islands *all, het_error *error) {
+    const connect_place place = all->place;
+    all->place.seconds = 0;
+    return connect_open(&place, &all->secret, &all->logger, &all->transport, error);
+}
+
 static inline het_result islands_open(void *user, het_transport *transport, het_error *error) {
     islands *all = (islands *)user;
-    const int first = all->first;
     het_result result = HET_OK;
-    all->first = 0;
-    if (!first && islands_stopped(all)) return het_error_put(error, HET_ERR_CANCELLED, "it was stopped");
-    if (!first) result = connect_open(&all->place, &all->secret, &all->logger, transport, error);
-    else *transport = all->transport;
-    if (result == HET_OK) all->now = *transport;
+    if (islands_stopped(all)) return het_error_put(error, HET_ERR_CANCELLED, "it was stopped");
+    if (all->transport.iface == NULL) result = islands_meet(all, error);
+    if (result == HET_OK) *transport = all->now = all->transport;
+    memset(&all->transport, 0, sizeof all->transport);
     return result;
 }
 
@@ -99,8 +103,8 @@ static inline het_result islands_step(islands *all, int64_t done, int64_t tokens
 static inline het_result islands_start(islands *all, het_outer_desc *desc, het_ctx *ctx, int64_t steps, het_error *error) {
     het_result result;
     desc->islands = all->count, desc->island = all->island;
-    if (desc->pace > 0) desc->rounds = steps / all->every;
-    else desc->run = (uint64_t)(steps / all->every); /* as many everywhere */
+    desc->rounds = steps / all->every;
+    if (desc->pace == 0) desc->run = (uint64_t)desc->rounds; /* as many everywhere */
     if (het_get_desc(ctx)->model.lora_rank > 0) desc->run ^= het_get_base(ctx); /* factors of the same weights */
     desc->pause = islands_pause, desc->user = all;
     desc->state = all->saved, desc->state_size = all->saved_size;
@@ -108,6 +112,7 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     else desc->transport = all->now = all->transport;
     result = het_outer_create(desc, ctx, &all->outer, error);
     free(all->saved), all->saved = NULL;
+    all->place.seconds = 0;
     if (result == HET_OK) all->tokens = het_outer_get_info(all->outer)->trained;
     if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
     if (result != HET_OK || all->tokens <= 0 || het_get_step(ctx) % all->every != 0) return result;

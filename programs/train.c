@@ -2391,12 +2391,20 @@ static int check_targets(const job *j) {
 /* From now on the transport is what is between islands, and this process is all of one. */
 static void become_island(job *j) {
     j->sea.count = j->processes, j->sea.island = j->process;
-    j->sea.transport = j->transport, j->sea.first = 1;
+    j->sea.transport = j->transport;
     memset(&j->transport, 0, sizeof j->transport);
     memset(&j->launch, 0, sizeof j->launch);
     j->launch.launcher = "";
     j->processes = 1, j->process = 0;
     program_is_mute = 0;
+}
+
+/* Where there are steps to come all meet before anything is loaded, so that nobody waits for an island that only reads its data. */
+static int meet_islands(job *j) {
+    het_error error = { HET_OK, "" };
+    het_result result = HET_OK;
+    if (j->sea.place.processes > 1 && j->set.steps > j->resumed_step) result = islands_meet(&j->sea, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
 }
 
 static int join_islands(job *j) {
@@ -2433,8 +2441,9 @@ static int run(job *j, int argc, char **argv) {
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
-    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
-    if ((j->process == 0 && (status = check_targets(j)) != 0) || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
+    if ((status = meet_islands(j)) != 0 || (status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 ||
+        (status = configure_changes(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0)) return status;
+    if ((status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
         (status = check_updates(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
@@ -2530,9 +2539,12 @@ static int open_transport(job *j, int *argc, char ***argv) {
     if (result == HET_OK && place.processes == 0 && (secret_file != NULL || secret.insecure))
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");
-    if (apart && place.processes > 1) j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
-    if (apart) place.seconds = 24 * 3600; /* one that is started again has to wait for the others' next join */
-    if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
+    if (result == HET_OK && place.processes > 1 && !apart) result = connect_open(&place, &secret, &logger, &j->transport, &error);
+    if (apart && place.processes > 1) { /* which meet later */
+        j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
+        j->sea.place.seconds = 24 * 3600;
+        j->processes = place.processes, j->process = place.process;
+    }
     memset(&secret, 0, sizeof secret);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {
@@ -2555,7 +2567,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
 static int close_transport(job *j, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
-    if (j->transport.iface == NULL && (j->sea.first || j->sea.place.processes == 0)) j->transport = j->sea.transport; /* not the outer step's */
+    if (j->transport.iface == NULL) j->transport = j->sea.transport; /* not the outer step's */
     if (j->transport.iface == NULL) return status;
     if (status != 0 && !j->all_end) {
         (void)het_error_put(&error, HET_ERR_STATE, failure); /* as much as the others hear */
@@ -2587,6 +2599,9 @@ static int program(int argc, char **argv) {
     if (status == 0 && j->finished) status = await_files(j);
     folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
     folder_close(&j->folder);
+    fflush(stdout); /* it may take others a while to come to the end, too */
+    if (j->sea.outer != NULL && j->finished && het_outer_end(j->sea.outer) != HET_OK && !stop_asked)
+        fail(0, "warning: --islands: not all others are known to have ended, what is saved here is whole: %s", het_outer_error(j->sea.outer));
     het_outer_destroy(j->sea.outer);
     het_destroy(j->ctx);
     status = close_groups(j, status);

@@ -6,7 +6,7 @@ programs=$PWD/${BUILD:-build}
 program=$programs/checked/train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-head -c 60000 hetrain.h > "$work/text"
+head -c 60000 hetrain.h > "$work/text"; cat hetrain.h > "$work/long"
 cd "$work" || exit 2
 unset HETRAIN_WORLD_SECRET RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
 run=(--data text --model gpt2:layers=2,width=32,heads=2,context=32 --sequences 4 --micro-batches 2 --evaluate-every 0 --seed 3 --hash --quiet)
@@ -163,13 +163,33 @@ ended 2; report $? 'the others went on, and take it with the right ones' "$hash"
 # killed, and started again with what it had saved in this round: it trains its own part again, for which the other waits, and nothing is lost
 for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1; done
 ended 2; whole=$hash
-rm -r kept.?
 for i in 0 1; do island $i 2 --steps 80 --islands 40 --devices cpu:1@0.02 --out kept.$i --checkpoint-every 5; done
 reached step kept.1/latest
 crash 1
 island 1 2 "" --resume kept.1 --islands 40 --devices cpu:1
 ended 2
 report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" 'killed, and gone on with --resume: the hash of a run without' "$hash" "$whole" "$(cat out.0 out.1)"
+
+# killed behind its last join: the other, which has ended all but this, is still there; when both have ended well, one that goes on needs nobody
+rm -rf kept.?
+last=(--steps 12 --islands 4 --devices cpu:1 --val long --evaluate-batches)
+for i in 0 1; do island $i 2 "${last[@]}" 1; done
+ended 2; whole=$hash
+for victim in 0 1; do
+    other=$((1 - victim))
+    for i in 0 1; do island $i 2 "${last[@]}" $((i == victim ? 100000 : 1)) --out kept.$i; done
+    reached '^weights' out.$other
+    crash $victim
+    rm -r kept.$victim
+    island $victim 2 "${last[@]}" 1 --out kept.$victim
+    ended 2; report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" "island $victim, killed behind the last join, gets the last weights" "$hash" "$(cat out.0 out.1)"
+    island $other 2 "" --resume kept.$other --islands 4
+    reached '^weights' out.$other
+    kill -TERM "${child[other]}"
+    wait "${child[other]}"
+    report "$([ $? = 0 ] && [ "$(grep '^weights' out.$other)" = "$whole" ]; echo $?)" "island $other is resumed behind the end, and waits with all done" "$(cat out.$other)"
+    rm -r kept.?
+done
 
 # factors are trained on frozen weights, which must be the same
 for i in 0 1; do "$program" "${run[@]}" --steps $((1 + i)) --devices cpu:1 --out base.$i > out 2>&1; done

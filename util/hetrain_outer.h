@@ -10,7 +10,7 @@
        desc.islands = 2, desc.island = me, desc.transport = t;
        het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
        loop: some steps of het_step on own data; het_outer_join(outer, tokens)
-       het_outer_destroy(outer)
+       het_outer_end(outer); het_outer_destroy(outer)
    An island is one process or thread with any number of ranks. One k times slower makes a k-th of
    the steps.
 
@@ -48,7 +48,7 @@
    belongs to its context's thread.
 
    FUNCTIONS
-       >>outer_api       het_outer_create het_outer_join het_outer_poll het_outer_take
+       >>outer_api       het_outer_create het_outer_join het_outer_poll het_outer_take het_outer_end
                          het_outer_state het_outer_destroy het_outer_get_info het_outer_error
 
    CONTENTS   (tags to search for)
@@ -84,8 +84,8 @@ typedef struct het_outer_desc {
     void (*pause)(void *user);        /* called while it waits: sleep a little; NULL: full speed */
     void *user;
     uint64_t run;                     /* any number: all islands must have the same */
-    int64_t pace, rounds;             /* pace: microseconds of a round, as simulated, at most 1e12, and then
-                                         how many this island makes; 0: all join together */
+    int64_t pace, rounds;             /* pace: microseconds of a round, as simulated, at most 1e12; 0: all join
+                                         together. rounds: how many this island makes; 0, without pace: any */
     const void *state;                /* [state_size] of an earlier outer, whose context is ctx again; or NULL */
     size_t state_size;
     het_allocator allocator;          /* malloc */
@@ -105,8 +105,8 @@ typedef struct het_outer_info {
 typedef struct het_outer het_outer;
 
 /* Opens the transport, and gives all islands the weights of the one that is farthest, the lowest of
-   these. If it was behind, and others are within a join, takes part in that. ctx must live as long.
-   Threads: owner. */
+   these. If it was behind, and others are within a join, takes part in that. Behind the last join,
+   as its state says, it waits for nobody. ctx must live as long. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
 /* The next fragment's join. tokens: trained since the last join, 0 .. 1e300. Where it fails, and
@@ -120,6 +120,9 @@ HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer); /*
    fragments. With pace, behind its last round an island waits here for all joins of others, and
    takes part in them. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
+/* Behind the last join, with desc.rounds and `open`, when all is saved: waits until all others are
+   there. Who died within the last join gets the weights here. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_end(het_outer *outer);
 /* What desc.state wants, `trained` the tokens since the last join: [*size], the outer's, good until
    its next call. NULL after a failure. Threads: owner. */
 HETRAIN_API const void *het_outer_state(het_outer *outer, double trained, size_t *size);
@@ -153,7 +156,7 @@ enum { HETI_O_HEADERS = 0, HETI_O_STATE = 1, HETI_O_DELTAS = 2 }; /* channels */
 
 typedef struct heti_o_header {
     uint64_t magic, settings, state;        /* settings and state: XXH64 */
-    int64_t island, joins, rounds, joining; /* joining: it is within het_outer_join */
+    int64_t island, joins, rounds, joining; /* joining: it is within het_outer_join; of a state: no join is to come */
     int64_t pace, all_rounds;
     double tokens;
 } heti_o_header;
@@ -498,24 +501,32 @@ static het_result heti_o_open(het_outer *o) {
     return heti_o_meet(o);
 }
 
-/* Takes part in joins until its own one is through, if it is joining, or else to the last one.
-   result: of what was before. */
-static het_result heti_o_play(het_outer *o, double tokens, het_result result) {
+/* Takes part in joins until `these` are over. result: of what was before. */
+static het_result heti_o_play(het_outer *o, int these, double tokens, het_result result) {
     const int64_t round = o->info.rounds;
-    const int joining = o->own->came;
-    const int these = (joining ? HETI_O_OWN_JOIN : HETI_O_ALL_JOINS) | (o->paced ? 0 : HETI_O_GOING);
+    const int joining = (these & HETI_O_OWN_JOIN) != 0, ending = (these & HETI_O_COMING) != 0;
+    int64_t joins = o->info.joins;
     o->info.adopted = 0;
     for (int attempt = 0;; attempt++) {
-        if (result == HET_OK && joining) {
-            o->own->came = 1;
+        if (result == HET_OK && (joining || ending)) {
+            o->own->came = joining;
             *o->own->message = heti_o_head(o, tokens);
-            for (int64_t i = 0; i < o->d.islands; i++) heti_o_start(o, i, 1, HETI_O_DELTAS);
+            for (int64_t i = 0; i < o->d.islands; i++) heti_o_start(o, i, 1, joining ? HETI_O_DELTAS : HETI_O_HEADERS);
+            for (int64_t i = 0; i < o->d.islands && ending; i++) heti_o_start(o, i, 0, HETI_O_HEADERS);
         }
-        if (result == HET_OK) result = heti_o_wait(o, "deltas: ", these);
+        if (result == HET_OK) result = heti_o_wait(o, ending ? "the end: " : "deltas: ", these);
+        if (o->info.joins > joins) joins = o->info.joins, attempt = 0; /* failures in a row count */
         if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt == 5) return result;
         result = heti_o_open(o);
         if (result == HET_OK && o->info.rounds > round) return HET_OK; /* others had what it sent, and went on */
     }
+}
+
+/* Whether all have made all their rounds. */
+static int heti_o_over(const het_outer *o) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < o->d.islands; i++) left += o->island[i].when < INT64_MAX;
+    return left == 0;
 }
 
 /* The context goes on from global, with a part of the parameters. */
@@ -526,6 +537,7 @@ static het_result heti_o_set_out(het_outer *o, const heti_o_part *part) {
 
 HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     const int64_t round = o->info.rounds;
+    const int later = o->paced || (o->d.open != NULL && round + 1 == o->own->all_rounds); /* in het_outer_end */
     const heti_o_part *f;
     het_result result, moved;
     if (!heti_t_is_time(tokens)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %e", tokens);
@@ -536,7 +548,7 @@ HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     f = heti_o_fragment(o);
     HETI_T_TRY(heti_o_fill(o, f, &tokens));
     o->own->came = 1;
-    result = heti_o_play(o, tokens, result);
+    result = heti_o_play(o, HETI_O_OWN_JOIN | (later ? 0 : HETI_O_GOING), tokens, result);
     o->own->came = 0;
     if (result != HET_OK && (o->info.joins < 0 || o->info.rounds == round)) return result;
     if (o->lost != NULL && tokens > 0) HETI_T_COPY(o->lost + f->first, o->weights + f->first, f->last - f->first);
@@ -566,7 +578,7 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1 && d->deadline > 0))
         return HETI_O_REFUSE(error, "rate %e, momentum %e, deadline %e", HETI_T_CAST(double, d->rate),
                              HETI_T_CAST(double, d->momentum), d->deadline);
-    if (d->pace < 0 || (d->pace > 0 && (d->pace > INT64_C(1000000000000) || d->rounds < 1 ||
+    if (d->pace < 0 || d->rounds < 0 || (d->pace > 0 && (d->pace > INT64_C(1000000000000) || d->rounds < 1 ||
                                         d->rounds > INT64_MAX / 2 / d->pace || d->fragments > 1)))
         return HETI_O_REFUSE(error, "%d rounds of %d us, %d fragments", d->rounds, d->pace, d->fragments);
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
@@ -609,23 +621,32 @@ static het_result heti_o_restore(het_outer *o) {
     memcpy(o->saved, o->d.state, o->saved_size);
     o->info.joins = h->joins;
     o->info.trained = h->tokens;
-    if (h->magic == HETI_O_MAGIC && h->state == heti_o_head(o, 0).state && heti_t_is_time(h->tokens)) return HET_OK;
-    return heti_t_fail(&o->error, HET_ERR_FORMAT, "het_outer_create: the state is damaged");
+    if (h->magic != HETI_O_MAGIC || h->state != heti_o_head(o, 0).state || !heti_t_is_time(h->tokens))
+        return heti_t_fail(&o->error, HET_ERR_FORMAT, "het_outer_create: the state is damaged");
+    if ((h->pace > 1) == (o->d.pace > 1)) return HET_OK; /* `lost` or `base` */
+    return HETI_O_REFUSE(&o->error, "the state is of pace %d, with %d bits and pace %d there is other state", h->pace,
+                         o->d.bits, o->d.pace);
 }
 
 /* global begins as the context's own weights, or as saved, or as another island has it. */
 static het_result heti_o_begin(het_outer *o) {
-    const int within = o->paced && o->d.state != NULL; /* perhaps within a round that still goes on */
+    const int saved = o->d.state != NULL, within = o->paced && saved; /* perhaps within a round that still goes on */
     heti_o_divide(o);
     o->own->pace = o->paced ? o->d.pace : 1;
     o->own->all_rounds = o->d.rounds;
-    if (o->d.state != NULL) HETI_T_TRY(heti_o_restore(o));
+    if (saved) HETI_T_TRY(heti_o_restore(o));
     else HETI_T_TRY(heti_o_move(o, o->global, &o->all));
     if (!within && o->base != o->global) HETI_T_COPY(o->base, o->global, o->all.last);
     o->d.state = NULL; /* the caller's */
     o->transport = o->d.transport;
     if (o->d.islands == 1) heti_o_replay(o, o->info.joins);
     if (o->d.islands == 1) return HET_OK;
+    if (saved && o->transport.iface == NULL && o->saved->joining && o->saved->all_rounds == o->d.rounds) {
+        for (int64_t i = 0; i < o->d.islands; i++) o->island[i].when = INT64_MAX;
+        o->info.rounds = o->d.rounds;
+        o->failed = HET_ERR_TRANSPORT; /* nothing is to come but the end, for which it is opened */
+        return HET_OK;
+    }
     HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
     if (within && o->info.rounds == o->saved->rounds) o->info.adopted = 0; /* global is newer, its round is not over */
     if (!o->info.adopted) return HET_OK; /* a round that the others are in waits for what is trained here */
@@ -668,14 +689,21 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
 
 HETRAIN_API het_result het_outer_take(het_outer *o) {
     if (o->info.joins < 0) return HET_ERR_STATE;
-    if (o->own->when == INT64_MAX) HETI_T_TRY(heti_o_play(o, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING)));
+    if (o->own->when == INT64_MAX && (o->d.open == NULL || !heti_o_over(o)))
+        HETI_T_TRY(heti_o_play(o, HETI_O_ALL_JOINS, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING)));
     return heti_o_set_out(o, &o->all);
+}
+
+HETRAIN_API het_result het_outer_end(het_outer *o) {
+    if (o->info.joins < 0 || o->d.open == NULL || o->d.islands == 1 || !heti_o_over(o)) return HET_OK;
+    return heti_o_play(o, HETI_O_COMING | HETI_O_GOING, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING));
 }
 
 HETRAIN_API const void *het_outer_state(het_outer *o, double trained, size_t *size) {
     *size = o->info.joins < 0 ? 0 : o->saved_size;
     if (o->info.joins < 0) return NULL;
     *o->saved = heti_o_head(o, trained);
+    o->saved->joining = heti_o_over(o);
     return o->saved;
 }
 
