@@ -7,10 +7,11 @@
 # Hosts answer if `ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true` succeeds (SUPERVISE_PING: another command, to which the host is added).
 # Without --hosts, or where all answer but a process died on this machine, the same number is tried first, then one process fewer each time that
 # no new checkpoint came. Ends with status 0 when the run does; with 2 when it said that the command was wrong; with 1 when N restarts (10) in a
-# row brought no new checkpoint.
+# row brought no new checkpoint. SIGINT or SIGTERM stop the run: mpirun is sent SIGUSR1, which it gives on to all, as behind others it gives its
+# processes two seconds, too few to finish a step; a second one ends it at once.
 set -u
 retries=10 hosts=
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0"; }
 wrong() { echo "supervise: $1" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -27,7 +28,9 @@ out=$1
 shift
 ping=${SUPERVISE_PING:-ssh -o BatchMode=yes -o ConnectTimeout=5 -n}
 child=
-trap '[ -n "$child" ] && kill -TERM "$child" 2> /dev/null; stopped=1' INT TERM
+ends=TERM
+[[ ${1##*/} = @(mpirun|mpiexec|orterun)* ]] && ends=USR1
+trap '[ -n "$stopped" ] && ends=TERM; [ -n "$child" ] && kill -$ends "$child" 2> /dev/null; stopped=1' INT TERM
 stopped=
 
 newest() { cat "$out/latest" 2> /dev/null; }
@@ -78,8 +81,15 @@ while :; do
     child=$!
     [ -n "$stopped" ] && kill -TERM "$child" 2> /dev/null # it came while hosts were asked
     wait "$child"
+    n=0
+    while kill -0 "$child" 2> /dev/null; do # a signal ended the wait early
+        [ $ends = TERM ] && { wait "$child"; continue; }
+        sleep 1
+        n=$((n + 1)) # 1, 2, 4, ... seconds later it is given anew, for processes that were just being started
+        [ $((n & (n - 1))) = 0 ] && kill -USR1 "$child" 2> /dev/null
+    done
+    wait "$child"
     status=$?
-    while kill -0 "$child" 2> /dev/null; do wait "$child"; status=$?; done # a signal ends the first wait early
     child=
     [ $status = 0 ] && exit 0
     [ -n "$stopped" ] && exit $status

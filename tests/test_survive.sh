@@ -585,6 +585,19 @@ for signal in USR1 'USR1 1' 'TERM 1' 'INT 2' 'HUP 0' 'TERM 0'; do
         [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ]; echo $?)" "mpirun, SIG${signal/ / to process }: all save and stop" "status $status, step $n" "$(tail -n 3 stopped.out)"
 done
 
+# A supervised mpirun is stopped in a step of some seconds, more than it gives its processes behind SIGTERM: all end it and save
+rm -rf out
+bash "$supervise" out "${launch[@]:3}" -n 2 "$parallel" "${run[@]}" --model gpt2:layers=4,width=64,heads=2,context=64 --steps 1000000 --devices cpu:1@0.05 \
+    --plan pp --out out > supervised.out 2> supervised.err < /dev/null &
+child=$!
+started out/log.jsonl
+kill -TERM $child
+wait $child
+status=$?
+report "$([ $status = 0 ] && [ "$(step_of out)" -gt 0 ] && grep -q "^stopped after step $(step_of out) of" supervised.out &&
+    ! pgrep -f "^$parallel .*--out out" > supervised.left; echo $?)" 'a supervised mpirun is stopped: all end the step and save' "status $status" \
+    "$(cat supervised.left)" "$(tail -n 4 supervised.err)"
+
 # Processes that would begin with different frozen weights: refused before the first step, so nothing is saved.
 "$program" "${run[@]}" --steps 1 --export . > /dev/null 2>&1
 mkdir -p base flipped
