@@ -587,7 +587,7 @@ done
 
 # A supervised mpirun is stopped in a step of some seconds, more than it gives its processes behind SIGTERM: all end it and save
 rm -rf out
-bash "$supervise" out "${launch[@]:3}" -n 2 "$parallel" "${run[@]}" --model gpt2:layers=4,width=64,heads=2,context=64 --steps 1000000 --devices cpu:1@0.05 \
+bash "$supervise" out "${launch[@]:4}" -n 2 "$parallel" "${run[@]}" --model gpt2:layers=4,width=64,heads=2,context=64 --steps 1000000 --devices cpu:1@0.05 \
     --plan pp --out out > supervised.out 2> supervised.err < /dev/null &
 child=$!
 started out/log.jsonl
