@@ -33,8 +33,9 @@
    DEATH   With `open` a failed exchange closes the transport and opens it anew; an island that was
    started again comes to the same opening. Who is behind takes global and m from the lowest island
    that is not. Is that one who was started again, it joins the round that the others are in with 0
-   tokens; their deltas wait as long as `open` does. One that comes with other settings ends alone.
-   Without `open` a failure is the end.
+   tokens; their deltas wait as long as `open` does, five times in a row. One that comes with other
+   settings ends alone. Behind the last join all wait for each other in het_outer_end, after what
+   they save. Without `open` a failure is the end.
    GOING ON   het_outer_state, saved beside the context at any step, is what the description of a
    later outer takes: equal bits, for one island alone too, if no join of its own is missing.
 

@@ -115,7 +115,7 @@ typedef struct het_tcp_desc {
     het_logger logger;         /* silent: whom it waits for after two seconds, connections that are
                                   dropped; called by het_tcp_open */
     double open_seconds;       /* 120: for all processes to come and connect */
-    int (*stopped)(void *user); /* not 0: het_tcp_open is to wait no longer; called a few times a second; or NULL */
+    int (*stopped)(void *user); /* het_tcp_open asks a few times a second; not 0: it ends; or NULL */
     void *user;
     double heartbeat_seconds;  /* 0.5: every process hears from this one at least so often */
     double dead_seconds;       /* 10: het_tcp_close gives up on a process silent for so long */
@@ -126,7 +126,8 @@ typedef struct het_tcp_desc {
 
 /* Connects this process with all others and fills *transport; what desc points to is not kept.
    Blocks until all are there, or open_seconds. HET_ERR_INVALID, HET_ERR_OOM, HET_ERR_CANCELLED
-   where `stopped` ended it, else HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
+   where `stopped` ended it, else HET_ERR_TRANSPORT. Any number of transports may be open at once.
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport,
                                                        het_error *error);
 /* See CLOSING. Clears *transport; one that is not open is left alone. Threads: owner. */
