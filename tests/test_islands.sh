@@ -177,12 +177,14 @@ for i in 0 1; do island $i 2 "${last[@]}" 1; done
 ended 2; whole=$hash
 for victim in 0 1; do
     other=$((1 - victim))
+    rm -f out.?
     for i in 0 1; do island $i 2 "${last[@]}" $((i == victim ? 100000 : 1)) --out kept.$i; done
     reached '^weights' out.$other
     crash $victim
     rm -r kept.$victim
     island $victim 2 "${last[@]}" 1 --out kept.$victim
     ended 2; report "$([ $? = 0 ] && [ "$hash" = "$whole" ]; echo $?)" "island $victim, killed behind the last join, gets the last weights" "$hash" "$(cat out.0 out.1)"
+    rm out.$other # has weights, too
     island $other 2 "" --resume kept.$other --islands 4
     reached '^weights' out.$other
     kill -TERM "${child[other]}"
