@@ -4,6 +4,7 @@
 # named. usage: tests/tools/soak.sh [--seconds N] [--show] [PIECE ...]
 #   kill        2,000 times kill -9 while a run saves every other step; it goes on with the same bits
 #   signals     100 times SIGKILL, SIGTERM, SIGINT, SIGHUP and SIGUSR1 on each of three processes, over TCP and under mpirun; they go on with the same bits
+#   islands     100 times SIGKILL on one of two islands, which is started again and joins
 #   layouts     120 changes of layout over a checkpoint
 #   chain       a chain of 20 layouts
 #   teams       1,000 random plans with teams
@@ -31,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 began=$(date +%s)
 mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
-[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain teams shards versions runs damage "${targets[@]/#/fuzz-}")
+[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals islands layouts chain teams shards versions runs damage "${targets[@]/#/fuzz-}")
 
 # the suite whose rounds a piece counts
 suite_of() { case $1 in versions) echo versions ;; *) echo "${1%s}" ;; esac; }
@@ -42,6 +43,7 @@ sources() {
     case $1 in
     kill) files+=(programs/*.[ch] programs/supervise.sh util/hetrain_mpi.c tests/test_survive.sh) ;;
     signals) files+=(programs/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_kills.sh) ;;
+    islands) files+=(programs/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_islands.sh) ;;
     teams | shards | versions) files+=("tests/test_$(suite_of "$1").c") ;;
     runs) files+=(hetrain_cuda.cu hetrain_nccl.c programs/*.[ch] tests/tools/drawn_runs.py) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
@@ -52,7 +54,7 @@ sources() {
 goal() {
     case $1 in
     kill) echo 2000 ;;
-    signals) echo 100 ;;
+    signals | islands) echo 100 ;;
     layouts) echo 120 ;;
     chain) echo 20 ;;
     teams | shards | versions | runs) echo 1000 ;;
@@ -74,6 +76,10 @@ portion() {
         HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_KILLS=5 bash tests/test_kills.sh > "$log" 2>&1 || return 1
         grep -q '^not ok' "$log" && return 1
         echo 5 ;;
+    islands)
+        HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_KILLS=50 bash tests/test_islands.sh > "$log" 2>&1 || return 1
+        grep -q '^not ok' "$log" && return 1
+        echo 50 ;;
     layouts) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     chain) HETRAIN_TEST_CHAIN=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     teams | shards | versions) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=100 "$build/tests/test_$(suite_of "$piece")" > "$log" 2>&1 || return 1; echo 100 ;;
@@ -91,7 +97,7 @@ portion() {
 prepare() {
     case $1 in
     kill) make --no-print-directory "$build"/checked/{train,generate,merge,evaluate,convert} mpi-test-programs ;;
-    signals) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
+    signals | islands) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
     teams | shards | versions) make --no-print-directory "$build/tests/test_$(suite_of "$1")" ;;
     runs) make --no-print-directory "$build"/checked/{train,generate,evaluate} "$build/standin/train_nccl" ;;
     fuzz-*) make --no-print-directory "$build/fuzz/${1#fuzz-}-plain" "$build/fuzz/${1#fuzz-}-asserting" ;;
