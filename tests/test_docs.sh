@@ -64,6 +64,12 @@ report "$([ -z "$missing" ]; echo $?)" 'every >>tag that is named is a section' 
 missing=$(grep -hoE '`het_[a-z_0-9]+`' README.md docs/*.md | tr -d '`' | sort -u | while read -r name; do grep -qw "$name" hetrain*.* util/* || echo "$name"; done)
 report "$([ -z "$missing" ]; echo $?)" 'every function that README and docs name is there' "$missing"
 
+state=$(mktemp -d)
+pieces=$(sed -n 's/^#   \([a-z]*\)  .*/\1/p' tests/tools/soak.sh | sort)
+shown=$(BUILD=$state bash tests/tools/soak.sh --show 2>&1)
+report "$([ $? = 0 ] && [ "$(sed -n 's/^soak: \([a-z]*\): 0 of .*/\1/p' <<< "$shown" | sort)" = "$pieces" ]; echo $?)" 'all pieces of the soak are known' "$pieces" "$shown"
+rm -r "$state"
+
 missing=$(grep -noHE '\b(DESIGN|STYLE|HOUSE)\b( section|\.md|:)' "${sources[@]}")
 report "$([ -z "$missing" ]; echo $?)" 'no reference to pages that are not here' "$missing"
 finish

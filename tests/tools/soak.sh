@@ -107,7 +107,7 @@ prepare() {
 
 for piece in "${wanted[@]}"; do
     case $piece in
-    kill | signals | layouts | chain | teams | shards | versions | damage) ;;
+    kill | signals | islands | layouts | chain | teams | shards | versions | runs | damage) ;;
     fuzz-*) [ -f "tests/fuzz/fuzz_${piece#fuzz-}.c" ] || { echo "soak: $piece: no such target" >&2; exit 2; } ;;
     *) echo "soak: $piece: no such piece" >&2; exit 2 ;;
     esac
