@@ -2599,7 +2599,7 @@ static int program(int argc, char **argv) {
     if (status == 0 && j->finished) status = await_files(j);
     folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
     folder_close(&j->folder);
-    fflush(stdout); /* it may take others a while to come to the end, too */
+    if (j->sea.outer != NULL) fflush(stdout); /* it may take others a while to come to the end, too */
     if (j->sea.outer != NULL && j->finished && het_outer_end(j->sea.outer) != HET_OK && !stop_asked)
         fail(0, "warning: --islands: not all others are known to have ended, what is saved here is whole: %s", het_outer_error(j->sea.outer));
     het_outer_destroy(j->sea.outer);

@@ -992,7 +992,7 @@ static void no_factors(void **state) {
     het_destroy(ctx);
     EXPECT_OK(het_model_units(&run.desc.model, unit, 4, &count, &e));
     unit[1] = unit[2], unit[2] = unit[3]; /* embed, mlp, head: no attention, whose q, k and v have the factors */
-    run.desc.units = unit, run.desc.unit_count = 3;
+    run.desc.units = unit, run.desc.unit_count = 3, run.desc.inference = HET_YES; /* nothing could be trained */
     ctx = support_create(&run.desc);
     saved = find(d, "run");
     EXPECT_ERROR(het_checkpoint_reserve(c, ctx, NULL, 0, NULL, 0, &e), HET_ERR_STATE, e.text, "het_checkpoint_reserve: |no factors (lora_rank is 2)");
