@@ -112,7 +112,7 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     else desc->transport = all->now = all->transport;
     result = het_outer_create(desc, ctx, &all->outer, error);
     free(all->saved), all->saved = NULL;
-    all->place.seconds = 0;
+    all->place.seconds = 0; /* also where it has met nobody yet, behind its last join */
     if (result == HET_OK) all->tokens = het_outer_get_info(all->outer)->trained;
     if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
     if (result != HET_OK || all->tokens <= 0 || het_get_step(ctx) % all->every != 0) return result;

@@ -584,6 +584,47 @@ static void meetings_close(void *user, het_transport *transport)
     memset(transport, 0, sizeof *transport);
 }
 
+/* Island 0 on this thread beside island 1, of one round, on another. */
+typedef struct pair {
+    life l[MOST];
+    support_run run;
+    het_outer *outer;
+    het_ctx *ctx;
+    pthread_t thread;
+} pair;
+
+static void pair_start(pair *p, int64_t fragments, int64_t rounds)
+{
+    life *l = p->l;
+    het_error error;
+    meetings_start();
+    settle(l, 2);
+    l[0].desc.fragments = l[1].desc.fragments = fragments, l[0].desc.rounds = l[1].desc.rounds = rounds;
+    l[1].desc.transport = meetings.transport[0][1], l[1].plan = NULL, l[1].rounds = 1;
+    assert_int_equal(pthread_create(&p->thread, NULL, live_on_a_thread, &l[1]), 0);
+    describe(&p->run, &l[0]);
+    p->ctx = support_create(&p->run.desc);
+    l[0].desc.open = meetings_open, l[0].desc.close = meetings_close, l[0].desc.user = &meetings.opened[0];
+    l[0].desc.pause = rounds > 0 ? nap : NULL;
+    EXPECT_OK(het_outer_create(&l[0].desc, p->ctx, &p->outer, &error));
+}
+
+/* Island 1 has made its round, and is gone. */
+static void pair_part(pair *p)
+{
+    const het_transport *other = &meetings.transport[0][1];
+    (void)pthread_join(p->thread, NULL);
+    meetings.opened[0] = 2;
+    other->iface->abort(other->self, HET_ERR_TRANSPORT, "island 1 is gone");
+}
+
+static void pair_end(pair *p)
+{
+    het_outer_destroy(p->outer);
+    het_destroy(p->ctx);
+    support_run_end(&p->run);
+}
+
 /* A join fails when nobody comes any more; after it there is no other. */
 static void a_failed_join_is_the_last(void **state)
 {
@@ -591,68 +632,33 @@ static void a_failed_join_is_the_last(void **state)
     (void)state;
     only_the_parent();
     for (fragments = 1; fragments < 4; fragments += 2) {
-        life l[MOST];
-        support_run run;
-        het_outer *outer = NULL;
-        het_error error;
-        het_ctx *ctx;
-        pthread_t thread;
-        const het_transport *other = &meetings.transport[0][1];
         int64_t joins;
-        meetings_start();
-        settle(l, 2);
-        l[0].desc.fragments = l[1].desc.fragments = fragments;
-        l[1].desc.transport = *other, l[1].plan = NULL, l[1].rounds = 1;
-        assert_int_equal(pthread_create(&thread, NULL, live_on_a_thread, &l[1]), 0);
-        describe(&run, &l[0]);
-        ctx = support_create(&run.desc);
-        l[0].desc.open = meetings_open, l[0].desc.close = meetings_close, l[0].desc.user = &meetings.opened[0], l[0].desc.pause = NULL;
-        EXPECT_OK(het_outer_create(&l[0].desc, ctx, &outer, &error));
-        EXPECT_OK(het_outer_join(outer, 10));
-        (void)pthread_join(thread, NULL);
-        meetings.opened[0] = 2;
-        other->iface->abort(other->self, HET_ERR_TRANSPORT, "island 1 is gone");
-        EXPECT_ERROR(het_outer_join(outer, 10), HET_ERR_TRANSPORT, het_outer_error(outer), "nobody comes");
-        joins = het_outer_get_info(outer)->joins;
-        EXPECT_ERROR(het_outer_join(outer, 10), HET_ERR_STATE, het_outer_error(outer), "nobody comes");
-        assert_int_equal(het_outer_get_info(outer)->joins, joins);
-        het_outer_destroy(outer);
-        het_destroy(ctx);
-        support_run_end(&run);
+        pair p;
+        pair_start(&p, fragments, 0);
+        EXPECT_OK(het_outer_join(p.outer, 10));
+        pair_part(&p);
+        EXPECT_ERROR(het_outer_join(p.outer, 10), HET_ERR_TRANSPORT, het_outer_error(p.outer), "nobody comes");
+        joins = het_outer_get_info(p.outer)->joins;
+        EXPECT_ERROR(het_outer_join(p.outer, 10), HET_ERR_STATE, het_outer_error(p.outer), "nobody comes");
+        assert_int_equal(het_outer_get_info(p.outer)->joins, joins);
+        pair_end(&p);
     }
 }
 
 /* Behind the last join nothing fails where nobody comes any more: it is told who is missing. */
 static void an_end_without_the_others(void **state)
 {
-    life l[MOST];
-    support_run run;
-    het_outer *outer = NULL;
-    het_error error;
-    het_ctx *ctx;
-    pthread_t thread;
-    const het_transport *other = &meetings.transport[0][1];
+    pair p;
     (void)state;
     only_the_parent();
-    meetings_start();
-    settle(l, 2);
-    l[1].desc.transport = *other, l[1].plan = NULL, l[0].desc.rounds = l[1].desc.rounds = l[1].rounds = 1;
-    assert_int_equal(pthread_create(&thread, NULL, live_on_a_thread, &l[1]), 0);
-    describe(&run, &l[0]);
-    ctx = support_create(&run.desc);
-    l[0].desc.open = meetings_open, l[0].desc.close = meetings_close, l[0].desc.user = &meetings.opened[0], l[0].desc.pause = nap;
-    EXPECT_OK(het_outer_create(&l[0].desc, ctx, &outer, &error));
-    EXPECT_OK(het_outer_end(outer)); /* not yet */
-    EXPECT_OK(het_outer_join(outer, 10));
-    EXPECT_ERROR(het_outer_join(outer, 10), HET_ERR_STATE, het_outer_error(outer), "all 1 rounds are made");
-    (void)pthread_join(thread, NULL);
-    meetings.opened[0] = 2;
-    other->iface->abort(other->self, HET_ERR_TRANSPORT, "island 1 is gone");
-    EXPECT_OK(het_outer_take(outer));
-    EXPECT_ERROR(het_outer_end(outer), HET_ERR_TRANSPORT, het_outer_error(outer), "nobody comes");
-    het_outer_destroy(outer);
-    het_destroy(ctx);
-    support_run_end(&run);
+    pair_start(&p, 0, 1);
+    EXPECT_OK(het_outer_end(p.outer)); /* not yet */
+    EXPECT_OK(het_outer_join(p.outer, 10));
+    EXPECT_ERROR(het_outer_join(p.outer, 10), HET_ERR_STATE, het_outer_error(p.outer), "all 1 rounds are made");
+    pair_part(&p);
+    EXPECT_OK(het_outer_take(p.outer));
+    EXPECT_ERROR(het_outer_end(p.outer), HET_ERR_TRANSPORT, het_outer_error(p.outer), "nobody comes");
+    pair_end(&p);
 }
 
 static het_result count_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)

@@ -506,9 +506,9 @@ static int heti_mpi_advance_lines(heti_mpi *m, heti_mpi_list *done) {
 
 /* What MPI_Testsome found done. Returns the request's outcome, HETI_MPI_BUSY if it goes on. */
 static int heti_mpi_piece_done(heti_mpi *m, heti_mpi_node *node, int code) {
-    int outcome = HETI_MPI_OK;
+    const int outcome = code == MPI_SUCCESS ? HETI_MPI_OK : HETI_MPI_FAILED;
     if (node->receives) m->receiving--;
-    if (code != MPI_SUCCESS && heti_mpi_request_error(m, node, code)) outcome = HETI_MPI_FAILED;
+    if (outcome == HETI_MPI_FAILED) (void)heti_mpi_request_error(m, node, code);
     if (heti_mpi_is_last(node)) return outcome;
     if (outcome == HETI_MPI_OK && !m->ended && heti_mpi_send_piece(m, node) > 0) {
         if (heti_mpi_is_last(node)) m->unfinished--;

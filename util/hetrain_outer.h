@@ -525,9 +525,9 @@ static het_result heti_o_play(het_outer *o, int these, double tokens, het_result
 
 /* Whether all have made all their rounds. */
 static int heti_o_over(const het_outer *o) {
-    int64_t left = 0;
-    for (int64_t i = 0; i < o->d.islands; i++) left += o->island[i].when < INT64_MAX;
-    return left == 0;
+    for (int64_t i = 0; i < o->d.islands; i++)
+        if (o->island[i].when < INT64_MAX) return 0;
+    return 1;
 }
 
 /* The context goes on from global, with a part of the parameters. */
@@ -696,7 +696,8 @@ HETRAIN_API het_result het_outer_take(het_outer *o) {
 }
 
 HETRAIN_API het_result het_outer_end(het_outer *o) {
-    if (o->info.joins < 0 || o->d.open == NULL || o->d.islands == 1 || !heti_o_over(o)) return HET_OK;
+    if (o->info.joins < 0 || o->d.open == NULL || o->d.islands == 1 || !heti_o_over(o))
+        return o->info.joins < 0 ? HET_ERR_STATE : HET_OK;
     return heti_o_play(o, HETI_O_COMING | HETI_O_GOING, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING));
 }
 
