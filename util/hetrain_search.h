@@ -4143,8 +4143,9 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         if (device != NULL) *to = device[i];
         else {
             heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
+            heti_t_text profile = heti_t_text_in(to->profile, sizeof to->profile);
             heti_t_format(&name, ranks > 1 ? "device#%d" : "device", i);
-            memcpy(to->profile, "device", 7);
+            heti_t_format(&profile, "device");
             to->speed = 1;
         }
         to->group = 0;
