@@ -17,7 +17,7 @@
        >>cu_config      includes, launches, errors
        >>cu_primitives  sums over warps and blocks, tensor core and copy instructions
        >>cu_rows        norms, rotary positions, activations, embedding, dropout
-       >>cu_loss        cross-entropy, order-free sums, exact accumulation, verdict, AdamW
+       >>cu_loss        cross-entropy, order-free sums, exact accumulation, verdict, AdamW, Muon
        >>cu_attention   fused attention, forward and backward
        >>cu_device      state, memory, queues, events
        >>cu_linear      cuBLASLt products
@@ -1370,7 +1370,7 @@ static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_a
 }
 
 /* -------------------------------------------------------------------------------------------------
-   >>cu_loss  Cross-entropy, order-free sums, exact accumulation, verdict, AdamW.
+   >>cu_loss  Cross-entropy, order-free sums, exact accumulation, verdict, AdamW, Muon.
    ---------------------------------------------------------------------------------------------- */
 
 /* ---- cross-entropy, a block a row: the row is read once for maximum and sum, and once more for
@@ -1562,20 +1562,6 @@ static het_result hetc_add(void *self, het_queue *queue, const het_elements_args
 /* to[i] = bf16(from[i]), the 16 bits. */
 static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count) {
     return hetc_run_array<uint16_t, float>(self, queue, to, from, count);
-}
-
-template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count) {
-    const int64_t i = hetc_index() * V;
-    if (i >= count) return;
-    hetc_pack<float, V> scaled = hetc_get<V>(y + i);
-    for (int j = 0; j < V; j++) scaled.v[j] *= factor;
-    hetc_put(y + i, scaled);
-}
-
-static het_result hetc_scale(void *self, het_queue *queue, const het_elements_args *a) {
-    const int packs = hetc_packs(a->count, a->y);
-    void (*const scale)(float *, float, int64_t) = packs ? hetc_scale_kernel<4> : hetc_scale_kernel<1>;
-    return HETC_LAUNCH(self, queue, scale, hetc_spread(a->count, packs), HETC_THREADS, 0, a->y, a->factor, a->count);
 }
 
 /* A warp a block of int8, of which a row may have a part. */
@@ -1828,6 +1814,72 @@ static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback
     const int packs = hetc_packs(a->count, a->w, a->e, a->last);
     void (*const feedback)(het_feedback_args) = packs ? hetc_feedback_kernel<4> : hetc_feedback_kernel<1>;
     return HETC_LAUNCH(self, queue, feedback, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
+}
+
+/* ---- Muon around its products: the CPU's operations. A block takes a tile of the matrix; a warp's
+   threads have neighbours in memory, of x too, where that is the transpose ---- */
+
+/* y *= factor, or factor / (the root of `squares` + 1e-7). */
+template <int V> HETC_KERNEL hetc_scale_kernel(het_elements_args a) {
+    HETC_SHARED(uint64_t, digit, HETC_LIMBS);
+    HETC_SHARED(float, factor, 1);
+    const int64_t i = hetc_index() * V;
+    if (threadIdx.x == 0)
+        *factor = a.squares == NULL ? a.factor :
+            (float)((double)a.factor / (sqrt(hetc_sum_value(a.squares, digit)) + 1e-7));
+    __syncthreads();
+    if (i >= a.count) return;
+    hetc_pack<float, V> scaled = hetc_get<V>(a.y + i);
+    for (int j = 0; j < V; j++) scaled.v[j] *= *factor;
+    hetc_put(a.y + i, scaled);
+}
+
+static het_result hetc_scale(void *self, het_queue *queue, const het_elements_args *a) {
+    const int packs = hetc_packs(a->count, a->y);
+    void (*const scale)(het_elements_args) = packs ? hetc_scale_kernel<4> : hetc_scale_kernel<1>;
+    return HETC_LAUNCH(self, queue, scale, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
+}
+
+enum { HETC_MUON_PITCH = HETC_WARP + 1 }; /* neighbours in a column lie in banks of their own */
+
+/* f(row, column, place in the tile) for this thread's elements; a warp has a row of the tile, or
+   (turned) a column. */
+template <class F> HETC_DEVICE void hetc_muon_tile(const het_muon_args &a, bool turned, F f) {
+    const int64_t across = (a.columns + HETC_WARP - 1) / HETC_WARP;
+    const int64_t row = blockIdx.x / across * HETC_WARP, column = blockIdx.x % across * HETC_WARP;
+    for (int i = hetc_warp(); i < HETC_WARP; i += HETC_WARPS) {
+        const int r = turned ? hetc_lane() : i, c = turned ? i : hetc_lane();
+        if (row + r < a.rows && column + c < a.columns) f(row + r, column + c, r * HETC_MUON_PITCH + c);
+    }
+}
+
+template <bool UPDATES> HETC_KERNEL hetc_muon_kernel(het_muon_args a, het_gradient gradient) {
+    HETC_SHARED(float, tile, HETC_WARP * HETC_MUON_PITCH);
+    const het_step_scalars *s = a.scalars;
+    const bool turned = a.rows > a.columns;
+    const float lr = s->learning_rate * a.rate, step = lr * a.size, shrink = lr * a.decay, rest = 1.0f - a.beta;
+    auto x = [&](int64_t r, int64_t c) -> float & { return a.x[turned ? c * a.rows + r : r * a.columns + c]; };
+    if (s->verdict != HET_VERDICT_ACCEPT) return;
+    if (UPDATES) hetc_muon_tile(a, turned, [&](int64_t r, int64_t c, int at) { tile[at] = x(r, c); });
+    __syncthreads();
+    hetc_muon_tile(a, false, [&](int64_t r, int64_t c, int at) {
+        const int64_t i = r * a.columns + c;
+        if (UPDATES) a.w[i] = fmaf(-step, tile[at], fmaf(-shrink, a.w[i], a.w[i]));
+        if (UPDATES) return;
+        const float g = s->clip_scale * (gradient.exact ? (float)static_cast<const double *>(gradient.sum)[i] :
+                                         static_cast<const float *>(gradient.sum)[i]);
+        a.m[i] = fmaf(a.beta, a.m[i], rest * g);
+        tile[at] = fmaf(a.beta, a.m[i], rest * g);
+    });
+    __syncthreads();
+    if (!UPDATES) hetc_muon_tile(a, turned, [&](int64_t r, int64_t c, int at) { x(r, c) = tile[at]; });
+}
+
+static het_result hetc_muon(void *self, het_queue *queue, const het_muon_args *a, int updates) {
+    const int64_t tiles = hetc_ceil_div(a->rows, HETC_WARP) * hetc_ceil_div(a->columns, HETC_WARP);
+    void (*const muon)(het_muon_args, het_gradient) = updates ? hetc_muon_kernel<true> : hetc_muon_kernel<false>;
+    if (!hetc_wanted(a->gradient)) return HET_OK;
+    return HETC_LAUNCH(self, queue, muon, hetc_grid(tiles, 1), HETC_THREADS, 0, *a, *a->gradient);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -2923,6 +2975,8 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_SUM_SQUARES: return hetc_sum_squares(self, queue, &op->u.sum_squares);
     case HET_OP_VERDICT: return hetc_verdict(self, queue, &op->u.verdict);
     case HET_OP_ADAMW: return hetc_adamw(self, queue, &op->u.adamw);
+    case HET_OP_MUON_MOMENTUM: return hetc_muon(self, queue, &op->u.muon, 0);
+    case HET_OP_MUON_UPDATE: return hetc_muon(self, queue, &op->u.muon, 1);
     case HET_OP_FEEDBACK: return hetc_feedback(self, queue, &op->u.feedback);
     case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements, op->bf16);
     case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
@@ -4079,7 +4133,7 @@ static int hetc_alike(const het_op *op, int32_t which) {
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
-    if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
+    if (op->kind == HET_OP_NORMAL) return 0;
     if (op->kind == HET_OP_ROTARY_FORWARD || op->kind == HET_OP_ROTARY_BACKWARD ||
         op->kind == HET_OP_ACTIVATION_FORWARD)
         return hetc_alike(op, HET_BF16_X | HET_BF16_Y);
@@ -4252,6 +4306,8 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
             w->bytes = before + static_cast<double>(a->count) * (a->w_bf16 != nullptr ? 30.0 : 28.0);
         }
         break;
+    case HET_OP_MUON_MOMENTUM: hetc_elements_work(w, op->u.muon.rows, op->u.muon.columns, 16.0); break;
+    case HET_OP_MUON_UPDATE: hetc_elements_work(w, op->u.muon.rows, op->u.muon.columns, 12.0); break;
     case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
     case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, x + 2.0 * y); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;

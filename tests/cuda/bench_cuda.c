@@ -716,7 +716,8 @@ enum { ATTENTION, PRODUCTS, HEAD, NORMS, UPDATE, COPIES, OTHER, MODULES };
 static int module_of(const char *op, int64_t out, int64_t vocab) {
     static const struct { const char *prefix; int module; } modules[] = {
         { "attention", ATTENTION }, { "cross_entropy", HEAD }, { "linear", PRODUCTS }, { "norm_", NORMS }, { "accumulate", UPDATE },
-        { "sum_squares", UPDATE }, { "verdict", UPDATE }, { "adamw", UPDATE }, { "round", UPDATE }, { "copy", COPIES }, { "clear", COPIES } };
+        { "sum_squares", UPDATE }, { "verdict", UPDATE }, { "adamw", UPDATE }, { "muon", UPDATE },
+        { "round", UPDATE }, { "copy", COPIES }, { "clear", COPIES } };
     size_t i;
     for (i = 0; i < sizeof modules / sizeof *modules; i++)
         if (strncmp(op, modules[i].prefix, strlen(modules[i].prefix)) == 0)

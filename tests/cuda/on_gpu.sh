@@ -132,6 +132,7 @@ phase_right() {
     try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
         a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
     try 40 'train --dtype bf16' train_bf16.txt "${train[@]}" --devices cuda:0 --dtype bf16
+    try 40 'train --dtype bf16 --optimizer muon' train_muon.txt "${train[@]}" --devices cuda:0 --dtype bf16 --optimizer muon
     try 40 'train --devices cuda:0:atomic' train_atomic.txt "${train[@]}" --devices cuda:0:atomic --dtype bf16
     try 40 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
     try 40 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp

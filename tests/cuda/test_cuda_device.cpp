@@ -52,11 +52,13 @@ static void continues(const support_run *run, support_buffer *weights, support_b
 }
 
 
-static void compare(het_family family, het_dtype dtype, het_reduce reduce, int32_t options, const char *what)
+static void compare(het_family family, het_dtype dtype, het_reduce reduce, int32_t options, const char *what,
+                    const het_optimizer_iface *optimizer = het_adamw())
 {
     support_run run;
     stand_in(1);
     start(&run, family, dtype, reduce);
+    run.desc.optimizer.iface = optimizer;
     run.desc.optimizer.feedback = reduce == HET_REDUCE_FAST ? 1.0f : 0.0f; /* with either */
     const trained cpu = train(&run, LAYOUT);
     run.device[0].iface = het_cuda_device_with(options);
@@ -77,6 +79,12 @@ static void neox_trains_as_on_the_cpu(void **) { compare(HET_NEOX, HET_F32, HET_
 static void gpt2_trains_in_bf16(void **) { compare(HET_GPT2, HET_BF16, HET_REDUCE_EXACT, 0, "gpt2 bf16 exact"); }
 static void llama_trains_in_bf16(void **) { compare(HET_LLAMA, HET_BF16, HET_REDUCE_FAST, 0, "llama bf16 fast"); }
 static void tf32_and_timed_algorithms(void **) { compare(HET_LLAMA, HET_F32, HET_REDUCE_FAST, HET_CUDA_TF32 | HET_CUDA_TIMED, "llama tf32 timed"); }
+
+static void muon_trains_as_on_the_cpu(void **)
+{
+    compare(HET_GPT2, HET_F32, HET_REDUCE_EXACT, 0, "gpt2 f32 exact, Muon", het_muon());
+    compare(HET_LLAMA, HET_BF16, HET_REDUCE_FAST, 0, "llama bf16 fast, Muon", het_muon());
+}
 
 /* With it a layer's sum is an op of its own. */
 static void dropout_in_bf16(void **)
@@ -337,6 +345,22 @@ static void graphs_change_no_bits_of_copies(void **)
     stand_down();
 }
 
+/* Each card updates its share of the matrices. */
+static void graphs_change_no_bits_of_muon(void **)
+{
+    support_run run;
+    stand_in(2);
+    start_layers(&run, HET_GPT2, HET_BF16, HET_REDUCE_FAST, 1);
+    run.desc.optimizer.iface = het_muon();
+    run.desc.guard.skip_bad_steps = HET_YES;
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "dp", nullptr, 1);
+    for (int i = 0; i < 2; i++) run.device[i].ordinal = i && cards() > 1;
+    expect_graphs_without_a_trace(&run);
+    support_run_end(&run);
+    stand_down();
+}
+
 static void graphs_change_no_bits_with_dropout(void **)
 {
     het_model_desc model = support_model(HET_GPT2);
@@ -550,7 +574,8 @@ static void weights_rounded_once(void **)
         run.desc.dtype = HET_BF16;
         run.desc.reduce = t.reduce;
         run.desc.layout.shard = t.shard;
-        run.desc.optimizer.feedback = t.rank > 0 ? 1.0f : 0.0f; /* weights change behind AdamW too */
+        run.desc.optimizer.iface = (&t - tries) % 2 > 0 ? het_muon() : het_adamw();
+        run.desc.optimizer.feedback = t.rank > 0 ? 1.0f : 0.0f; /* weights change behind the optimizer too */
         if (t.updates > 1) run.desc.optimizer.clip = -1.0f;
         else run.desc.guard.skip_bad_steps = HET_YES;
         support_run_ranks(&run, static_cast<int64_t>(strlen(t.kinds)));
@@ -1937,14 +1962,14 @@ int main(void)
         cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(rows_with_room_for_chunks), cmocka_unit_test(more_shapes_than_places),
         cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
         cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),
-        cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(two_cards_share_the_batch),
+        cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(muon_trains_as_on_the_cpu), cmocka_unit_test(two_cards_share_the_batch),
         cmocka_unit_test(two_cards_reduce_while_they_work),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(weights_of_int8), cmocka_unit_test(attention_by_atomics),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
         cmocka_unit_test(biases_and_matrices), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
-        cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
+        cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits_of_copies), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_of_muon), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices), cmocka_unit_test(streams_in_bf16), cmocka_unit_test(streams_in_bf16_of_two_cards),
         cmocka_unit_test(streams_in_bf16_whatever_else), cmocka_unit_test(units_of_ones_own),
 #ifdef HETC_EMULATED
