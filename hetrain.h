@@ -107,7 +107,8 @@ int main(int argc, char **argv) {
                                      het_desc.host.parallel; no clock: a timeline's times are 0
        HETRAIN_NO_DEFAULT_ALLOCATOR  no malloc; every description must bring an allocator
        HETRAIN_NO_SIMD               hetrain_cpu.h: only the plain C inner loops (same bits, slower)
-       HETRAIN_NO_BIT_PROMISE        allows -ffast-math and excess precision; equal bits are gone
+       HETRAIN_NO_BIT_PROMISE        allows -ffast-math, excess precision and an fma that rounds
+                                     more than once (MinGW's, without -mfma); equal bits are gone
        HETRAIN_ASSERT(condition)     checks of the header's own reasoning, never of arguments;
                                      ((void)0) by default
        HETRAIN_NO_CPU                no hetrain_cpu.h, even where it lies beside this file
@@ -12604,12 +12605,27 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     return heti_join_groups(ctx, NULL);
 }
 
+#ifndef HETRAIN_NO_BIT_PROMISE
+/* What (1 + 2^-52)^2 has beside 1 + 2^-51; sums a little above half a bit, and one below. */
+static int heti_fma_rounds_once(void) {
+    const volatile double x = 1.0 + 2.220446049250313e-16, whole = 9007199254740992.0;
+    const volatile float y = 1.0f + 1.1920929e-7f, z = (2.0f - y) * 5.9604645e-8f, wholef = 16777216.0f;
+    return fma(x, x, 1.0 - 2.0 * x) > 0.0 && fma(x, x, whole) > whole && fmaf(y, y, wholef) > wholef &&
+           fmaf(y, z, y) <= y;
+}
+#endif
+
 /* In the floating-point mode of a call that computes. */
 static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, int64_t estimated, const char *call,
                                    het_ctx **ctx, het_error *error) {
     het_desc full = HETI_ZEROS;
     het_ctx *c;
     het_result result;
+#ifndef HETRAIN_NO_BIT_PROMISE
+    if (!heti_fma_rounds_once()) /* MinGW's does not */
+        return heti_fail(error, HET_ERR_UNSUPPORTED, "fma of the C library rounds more than once, which breaks equal "
+                         "bits; compile with -O1 -mfma, or define HETRAIN_NO_BIT_PROMISE");
+#endif
     if (desc) full = *desc;
     if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(heti_model_complete(&full.model, call, error));
     het_desc_defaults(&full);

@@ -196,6 +196,21 @@ check_arithmetic() {
     refused '-ffast-math is refused' 'fast-math' gcc -std=c99 -Wfatal-errors -ffast-math $include -fsyntax-only whole.c
     refused '-Ofast is refused' 'fast-math' gcc -std=c99 -Wfatal-errors -Ofast $include -fsyntax-only whole.c
     [ "$(uname -m)" = x86_64 ] && refused 'excess precision is refused' 'excess precision' gcc -std=c99 -Wfatal-errors -mfpmath=387 $include -fsyntax-only whole.c
+    cat > once.c << 'END'
+#include <math.h>
+#include <string.h>
+#define fma(x, y, z) ((x) * (y) + (z))
+#include "whole.c"
+int main(void) {
+    het_desc desc;
+    het_ctx *ctx;
+    het_error error;
+    memset(&desc, 0, sizeof desc);
+    return het_create(&desc, &ctx, &error) == HET_ERR_UNSUPPORTED && strstr(error.text, "rounds more than once") != NULL ? 0 : 1;
+}
+END
+    gcc -std=gnu99 -ffp-contract=off -DHETRAIN_NO_CPU $include once.c -o once -lm -lpthread > log 2>&1 && ./once >> log 2>&1
+    result $? 'an fma that rounds more than once is refused' log
     quiet 'HETRAIN_NO_BIT_PROMISE allows both' gcc -std=c99 -ffast-math $include -DHETRAIN_NO_BIT_PROMISE -fsyntax-only whole.c
 }
 
