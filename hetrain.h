@@ -2335,6 +2335,10 @@ int madvise(void *address, size_t size, int advice);
 #endif
 #endif
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "hetrain: floats of files, messages and hashes are little-endian, and this machine's are not"
+#endif
+
 #ifndef HETRAIN_ASSERT
 #define HETRAIN_ASSERT(condition) ((void)0)
 #endif

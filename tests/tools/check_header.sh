@@ -193,6 +193,7 @@ refused() { # refused NAME WORD COMMAND...
 }
 check_arithmetic() {
     has_option HETRAIN_NO_BIT_PROMISE || return
+    refused 'big-endian floats are refused' 'little-endian' gcc -std=c99 -Wfatal-errors -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__ $include -fsyntax-only whole.c
     refused '-ffast-math is refused' 'fast-math' gcc -std=c99 -Wfatal-errors -ffast-math $include -fsyntax-only whole.c
     refused '-Ofast is refused' 'fast-math' gcc -std=c99 -Wfatal-errors -Ofast $include -fsyntax-only whole.c
     [ "$(uname -m)" = x86_64 ] && refused 'excess precision is refused' 'excess precision' gcc -std=c99 -Wfatal-errors -mfpmath=387 $include -fsyntax-only whole.c

@@ -45,6 +45,8 @@ clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TE
 aarch64 gcc -O1 -ffp-contract=fast: neon, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
++musl gcc -O2: native, plain|musl-gcc|-std=gnu17 -O2 -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
++riscv64 gcc -O2 -ffp-contract=fast: plain, the reference device|riscv64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-riscv64
 +mingw gcc -O2 -mfma: native, plain, the reference device|x86_64-w64-mingw32-gcc-posix|-std=gnu17 -O2 -mfma -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|wine
 "
 if [ "${1:-}" = --all ]; then configurations=$(sed 's/^+//' <<< "$configurations"); else configurations=$(grep -v '^+' <<< "$configurations"); fi
