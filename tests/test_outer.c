@@ -26,6 +26,10 @@ static void nap(void *user)
 
 /* ---- an island's life: rounds of `steps` steps on its own data, then a join ---- */
 
+/* Words that threads share. */
+#define SEEN(word) __atomic_load_n(&(word), __ATOMIC_SEQ_CST)
+#define TELL(word, value) __atomic_store_n(&(word), (value), __ATOMIC_SEQ_CST)
+
 typedef struct life {
     het_outer_desc desc;
     int64_t steps, rounds;
@@ -33,14 +37,14 @@ typedef struct life {
     const char *plan;      /* NULL: one rank */
     int64_t anew_at;       /* not 0: behind so many rounds (-1: none) and a step it is saved, and another outer goes on */
     int64_t stale;         /* what it saved is of a time before this many joins, and then all may be opened anew */
-    volatile int64_t *anew; /* whether they may; NULL: at once */
+    int64_t *anew;          /* whether they may; NULL: at once */
     het_transport second;  /* by which; iface NULL: by the same, which nothing may be under way on */
     uint64_t hash;
     double loss;
     int64_t elements;
     het_outer_info info;
-    volatile int64_t *at; /* tells how many rounds are done */
-    const volatile int64_t *behind; /* not NULL: its first round does not end before another has made `ahead` */
+    int64_t *at; /* tells how many rounds are done */
+    const int64_t *behind; /* not NULL: its first round does not end before another has made `ahead` */
     int64_t ahead;
     int late;              /* that other one waited for it */
     int dies;              /* behind its last round it waits to be killed */
@@ -70,11 +74,11 @@ static het_outer *open_anew(life *l, het_ctx *ctx, het_outer *outer, double toke
 {
     het_error error = { HET_OK, "" };
     void *state = saved_state(outer, tokens, &l->desc.state_size);
-    while (het_outer_get_info(outer)->joins < l->stale || (l->anew != NULL && l->stale == 0 && !*l->anew)) {
+    while (het_outer_get_info(outer)->joins < l->stale || (l->anew != NULL && l->stale == 0 && !SEEN(*l->anew))) {
         EXPECT_OK(het_outer_poll(outer));
         nap(NULL);
     }
-    if (l->anew != NULL) *l->anew = 1;
+    if (l->anew != NULL) TELL(*l->anew, 1);
     het_outer_destroy(outer);
     l->desc.state = state;
     if (l->second.iface != NULL) l->desc.transport = l->second;
@@ -122,14 +126,14 @@ static void live(life *l)
             tokens = 1000;
             free(nothing);
         }
-        for (p = 0; l->behind != NULL && l->info.rounds == 0 && *l->behind < l->ahead && !l->late; p++) {
+        for (p = 0; l->behind != NULL && l->info.rounds == 0 && SEEN(*l->behind) < l->ahead && !l->late; p++) {
             EXPECT_OK(het_outer_poll(outer));
             nap(NULL);
             l->late = p > 100000;
         }
         support_expect(het_outer_join(outer, tokens), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
         l->info = *het_outer_get_info(outer);
-        if (l->at != NULL) *l->at = l->info.rounds;
+        if (l->at != NULL) TELL(*l->at, l->info.rounds);
     }
     EXPECT_OK(het_outer_take(outer));
     l->info = *het_outer_get_info(outer);
@@ -381,7 +385,7 @@ static void few_bits_follow(void **state)
 
 /* ---- processes over TCP ---- */
 
-typedef struct shared { uint64_t hash[MOST]; int64_t opened[MOST], joins[MOST]; volatile int64_t at[MOST]; } shared;
+typedef struct shared { uint64_t hash[MOST]; int64_t opened[MOST], joins[MOST]; int64_t at[MOST]; } shared;
 static char place[64];
 static pid_t parent;
 
@@ -465,7 +469,7 @@ static void killed_islands_come_back(void **state)
             l[i].rounds = 40, l[i].steps = 1 + i;
             pid[i] = start_process(l, all, i);
         }
-        while (all->at[victim] < when) nap(NULL);
+        while (SEEN(all->at[victim]) < when) nap(NULL);
         t.tv_nsec = (long)support_below(&seed, 20) * 500000;
         (void)nanosleep(&t, NULL);
         (void)kill(pid[victim], SIGKILL);
@@ -501,7 +505,7 @@ static void who_dies_at_the_end_gets_the_last_weights(void **state)
             l[i].desc.pace = pace, l[i].desc.rounds = l[i].rounds;
             pid[i] = start_process(l, all, i);
         }
-        while (all->at[0] < ROUNDS_HERE || all->at[1] < ROUNDS_HERE) nap(NULL);
+        while (SEEN(all->at[0]) < ROUNDS_HERE || SEEN(all->at[1]) < ROUNDS_HERE) nap(NULL);
         usleep(100000); /* time to be gone */
         (void)kill(pid[1], SIGKILL);
         assert_true(waitpid(pid[1], &status, 0) == pid[1] && WIFSIGNALED(status));
@@ -530,7 +534,7 @@ static void failures_that_are_rare_do_not_add_up(void **state)
         pid[i] = start_process(l, all, i);
     }
     for (kill_at = 3; kill_at < 24; kill_at += 3) {
-        while (all->at[1] < kill_at) nap(NULL);
+        while (SEEN(all->at[1]) < kill_at) nap(NULL);
         (void)kill(pid[1], SIGKILL);
         assert_true(waitpid(pid[1], &status, 0) == pid[1] && WIFSIGNALED(status));
         pid[1] = start_process(l, all, 1);
@@ -554,8 +558,8 @@ static struct {
     int halves;                 /* island 1's second one breaks in the middle of a state, */
     het_result took;            /* which is not to be had afterwards: */
     int kept;                   /* its weights stay as they are */
-    volatile int64_t through;   /* steps that island 0 is through */
-    volatile int64_t looks;     /* of island 0, at how long island 1 has been silent, up to `late` */
+    int64_t through;   /* steps that island 0 is through */
+    int64_t looks;     /* of island 0, at how long island 1 has been silent, up to `late` */
     int64_t late;
     double stopped;             /* seconds */
     char failed[2][600];        /* why an island's join did */
@@ -677,7 +681,7 @@ static het_result break_test(void *self, het_request *request, int32_t *done)
     const het_result result = threads_test(self, request, done);
     if (result != HET_OK || !*done || request != meetings.broken) return result;
     meetings.broken = NULL;
-    while (meetings.through < 6) nap(NULL);
+    while (SEEN(meetings.through) < 6) nap(NULL);
     *done = 0;
     return HET_ERR_TRANSPORT;
 }
@@ -702,7 +706,7 @@ static void live_with_breaks(life *l)
         const het_step_info info = support_step(ctx, &run.data, (int)(done % SUPPORT_MAX_STEPS), SUPPORT_APART);
         const int fails = islands_step(&sea, done, info.tokens) != HET_OK;
         if (fails) snprintf(meetings.failed[l->desc.island], sizeof meetings.failed[0], "step %d: %s", (int)done, het_outer_error(sea.outer));
-        if (l->desc.island == 0) meetings.through = fails ? 12 : done;
+        if (l->desc.island == 0) TELL(meetings.through, fails ? 12 : done);
         if (fails) break;
     }
     l->info = *het_outer_get_info(sea.outer);
@@ -776,7 +780,7 @@ static het_result late_irecv(void *self, int64_t from, uint32_t channel, void *d
 /* Island 1 need not be late any longer. */
 static void late_abort(void *self, het_result code, const char *text)
 {
-    meetings.looks = 1000000;
+    TELL(meetings.looks, 1000000);
     threads_abort(self, code, text);
 }
 
@@ -785,7 +789,7 @@ static double late_silence(void *self, int64_t process)
 {
     (void)self, (void)process;
     if (meetings.messages == 0) return 0;
-    if (meetings.looks < meetings.late) meetings.looks++;
+    if (SEEN(meetings.looks) < meetings.late) TELL(meetings.looks, meetings.looks + 1);
     return 0.5 * (double)meetings.looks + (meetings.looks > 3 ? meetings.stopped : 0);
 }
 
@@ -927,7 +931,7 @@ static void joins_in_the_order_of_paces(void **state)
 /* One that is slower than was simulated holds those up that need its delta, and nobody before: the first makes four rounds meanwhile. */
 static void nobody_waits_for_who_comes_later(void **state)
 {
-    volatile int64_t at = 0;
+    int64_t at = 0;
     life l[MOST];
     (void)state;
     only_the_parent();
@@ -946,7 +950,7 @@ static void a_round_outlasts_joins_of_others(void **state)
     (void)state;
     only_the_parent();
     for (int anew = 0; anew < 2; anew++) {
-        volatile int64_t may = 0;
+        int64_t may = 0;
         threads_world world;
         threads_end end[MOST];
         het_transport second[MOST];
