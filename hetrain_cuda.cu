@@ -4050,8 +4050,9 @@ static het_result hetc_check_card(hetc_device *device) {
     return HET_OK;
 }
 
-/* A part of a card is a green context (CUDA Driver API, 6.35). Multiprocessors come in groups; what
-   is behind the last one belongs to the part that goes to the end. */
+/* A part of a card is a green context (CUDA Driver API, 6.35). Multiprocessors come in groups, here
+   the smallest: the driver rounds 1 up to these, and headers say how large they are from CUDA 13.0
+   on. What is behind the last one belongs to the part that goes to the end. */
 static het_result hetc_take_part(hetc_device *device) {
     enum { GROUPS = 64 };
     CUdevResource all, group[GROUPS], rest;
@@ -4060,7 +4061,7 @@ static het_result hetc_take_part(hetc_device *device) {
     unsigned groups = GROUPS - 1, each, whole, begin, end = static_cast<unsigned>(last + 1);
     if (end == 0 && first == 0) return HET_OK;
     HETC_DRIVER(device, cuDeviceGetDevResource, (device->ordinal, &all, CU_DEV_RESOURCE_TYPE_SM));
-    HETC_DRIVER(device, cuDevSmResourceSplitByCount, (group, &groups, &all, &rest, 0, all.sm.minSmPartitionSize));
+    HETC_DRIVER(device, cuDevSmResourceSplitByCount, (group, &groups, &all, &rest, 0, 1));
     each = group[0].sm.smCount, whole = groups * each, begin = static_cast<unsigned>(first) / each;
     if (end == all.sm.smCount && end > whole) group[groups++] = rest, end = groups * each;
     if (static_cast<unsigned>(first) % each != 0 || end % each != 0 || begin * each >= end || end > groups * each) {

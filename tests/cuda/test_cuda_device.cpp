@@ -1251,13 +1251,15 @@ template <class Call> static Call *driver(Call *, const char *name)
 static int multiprocessors(const rig *r, int *each)
 {
     het_device device;
-    CUdevResource resource;
+    CUdevResource resource, group, rest;
     CUgreenCtx part = nullptr;
+    unsigned groups = 1;
     memset(&device, 0, sizeof device);
     device.iface = r->d;
     device.self = r->self;
     assert_int_equal(DRIVER(cuDeviceGetDevResource)(0, &resource, CU_DEV_RESOURCE_TYPE_SM), 0);
-    *each = static_cast<int>(resource.sm.minSmPartitionSize);
+    assert_int_equal(DRIVER(cuDevSmResourceSplitByCount)(&group, &groups, &resource, &rest, 0, 1), 0);
+    *each = static_cast<int>(group.sm.smCount);
     assert_int_equal(DRIVER(cuStreamGetGreenCtx)(static_cast<CUstream>(het_cuda_stream(&device, r->queue)), &part), 0);
     if (part == nullptr) return 0;
     assert_int_equal(DRIVER(cuGreenCtxGetDevResource)(part, &resource, CU_DEV_RESOURCE_TYPE_SM), 0);

@@ -1,4 +1,5 @@
-/* A stand-in for the part of the CUDA driver that hetrain_cuda.cu asks for by name: green contexts. cuda_runtime.h says what it is for. */
+/* A stand-in for the part of the CUDA driver that hetrain_cuda.cu asks for by name: green contexts, as CUDA 12.5 declares them. cuda_runtime.h
+   says what it is for. */
 #ifndef STANDIN_CUDA_H
 #define STANDIN_CUDA_H
 
@@ -10,7 +11,7 @@ typedef enum CUdevResourceType { CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOUR
 typedef struct CUdevResource {
     CUdevResourceType type;
     unsigned split, first; /* of which split, 0: of none; its first multiprocessor */
-    struct { unsigned smCount, minSmPartitionSize, smCoscheduledAlignment; } sm;
+    struct { unsigned smCount; } sm;
 } CUdevResource;
 enum { CU_STREAM_NON_BLOCKING = 1, CU_GREEN_CTX_DEFAULT_STREAM = 1 };
 

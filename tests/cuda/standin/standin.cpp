@@ -410,7 +410,7 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevR
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
     CHECK(device == current_device && type == CU_DEV_RESOURCE_TYPE_SM, "cuDeviceGetDevResource of something else");
-    *resource = { type, 0, 0, { 132, 8, 8 } };
+    *resource = { type, 0, 0, { 132 } };
     return cudaSuccess;
 }
 
@@ -424,8 +424,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned *groups, co
     const unsigned each = (least + 7) / 8 * 8, whole = input->sm.smCount / each;
     if (*groups > whole) *groups = whole;
     splits++;
-    for (unsigned i = 0; i < *groups; i++) result[i] = { CU_DEV_RESOURCE_TYPE_SM, splits, i * each, { each, 8, 8 } };
-    *remaining = { CU_DEV_RESOURCE_TYPE_SM, splits, *groups * each, { input->sm.smCount - *groups * each, 8, 8 } };
+    for (unsigned i = 0; i < *groups; i++) result[i] = { CU_DEV_RESOURCE_TYPE_SM, splits, i * each, { each } };
+    *remaining = { CU_DEV_RESOURCE_TYPE_SM, splits, *groups * each, { input->sm.smCount - *groups * each } };
     return cudaSuccess;
 }
 
