@@ -171,7 +171,7 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
 /* An array all threads of a block share, and the bytes the launch asked for. */
 #define HETC_SHARED(type, name, count) \
     static const char name##_key = 0; \
-    type *const name = static_cast<type *>(emulator_shared(&name##_key, (count) * sizeof(type)))
+    type *const name = static_cast<type *>(emulator_shared(&name##_key, (count) * sizeof(type), alignof(type)))
 #define HETC_SHARED_BYTES(name) unsigned char *const name = emulator_dynamic_shared()
 #define HETC_UNROLL
 #define HETC_ROLLED
@@ -812,7 +812,8 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
 template <int V, class Y>
 static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_columns c) {
     enum { COLUMNS = HETC_COLUMNS * V, AHEAD = 8 };
-    HETC_SHARED(double, joined, HETC_WARPS * COLUMNS);
+    typedef hetc_pack<double, V> lane_sums; /* aligned, too, as the packs of floats that come first */
+    HETC_SHARED(lane_sums, joined, HETC_THREADS);
     float *const shared = reinterpret_cast<float *>(joined);
     const int64_t first = (int64_t)blockIdx.y * COLUMNS, column = first + hetc_lane() * V;
     const Y *dy = hetc_as<Y>(c.dy) + column;
@@ -835,7 +836,7 @@ static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_
         for (int i = 1; i < HETC_WARPS; i++) x += shared[i * COLUMNS + at];
         c.slot[(blockIdx.x * 2 + 1) * c.width + first + at] = x;
     }
-    if (hetc_last_block(c.counter)) hetc_join<V>(c, 1, first, joined);
+    if (hetc_last_block(c.counter)) hetc_join<V>(c, 1, first, reinterpret_cast<double *>(joined));
 }
 
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the

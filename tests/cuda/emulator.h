@@ -10,7 +10,8 @@
     * Shared memory is poisoned with 0xff (NaN as float and as bf16) when a block starts and guarded behind its end.
     * cp.async lands when the thread waits for it and not before; until then its target is poisoned. One that is never waited for is an error.
     * A barrier or collective which some threads miss because they ended or stand at another one is an error, never a hang.
-    * Addresses of ldmatrix and cp.async must lie in shared memory and be aligned to 16; packs to their size (hetc_aligned).
+    * Addresses of ldmatrix and cp.async must lie in shared memory and be aligned to 16; packs to their size (hetc_aligned). An array in shared
+      memory is aligned as its type asks and no better, for where the compiler puts it is not the kernel's to know.
     * More than 48 KiB of shared memory, arrays of the kernel's own included, has to be asked for, kernel by kernel.
    The first error is kept as a text (emulator_error) and ends the block it is in.
 
@@ -103,7 +104,7 @@ struct emulator_lane {
 /* Which lanes of a warp can go on, a bit each; how many wait at a collective, at which kind; how many have ended. */
 struct emulator_warp { uint32_t ready; int waiting, kind, ended; };
 
-struct emulator_array { const void *key; unsigned char *data; size_t bytes; };
+struct emulator_array { const void *key; unsigned char *data; size_t bytes; void *block; };
 
 struct emulator_machine {
     uint64_t seed;
@@ -240,22 +241,24 @@ inline void emulator_start_lane(emulator_lane *lane)
 
 /* ---- shared memory ---- */
 
-/* The block's array known by `key`: the same for all threads that come here, made by the first. */
-inline void *emulator_shared(const void *key, size_t bytes)
+/* The block's array known by `key`: the same for all threads that come here, made by the first. Its address is an odd multiple of
+   `align`; 0: one of 1,024. */
+inline void *emulator_shared(const void *key, size_t bytes, size_t align)
 {
     emulator_machine &m = emulator_this();
     for (const emulator_array &array : m.arrays)
         if (array.key == key) return array.data;
-    void *data = nullptr;
+    void *block = nullptr;
 #ifdef EMULATOR_ASAN
     const size_t guard = 0; /* has guards of its own */
 #else
     const size_t guard = EMULATOR_GUARD;
 #endif
-    if (posix_memalign(&data, 1024, bytes + guard + (bytes + guard == 0)) != 0) abort();
+    if (posix_memalign(&block, 1024, align + bytes + guard + (align + bytes + guard == 0)) != 0) abort();
+    unsigned char *const data = static_cast<unsigned char *>(block) + align;
     memset(data, 0xff, bytes);
-    memset(static_cast<unsigned char *>(data) + bytes, 0xa5, guard);
-    m.arrays.push_back({ key, static_cast<unsigned char *>(data), bytes });
+    memset(data + bytes, 0xa5, guard);
+    m.arrays.push_back({ key, data, bytes, block });
     return data;
 }
 inline unsigned char *emulator_dynamic_shared() { return emulator_this().arrays[0].data; }
@@ -271,7 +274,7 @@ inline size_t emulator_free_shared()
         for (size_t i = 0; i < EMULATOR_GUARD; i++)
             if (array.data[array.bytes + i] != 0xa5) { emulator_fail("wrote behind an array of %zu bytes in shared memory", array.bytes); break; }
 #endif
-        free(array.data);
+        free(array.block);
     }
     m.arrays.clear();
     return bytes;
@@ -347,7 +350,7 @@ inline size_t emulator_run_block(size_t shared_bytes)
     std::vector<int> order(m.lanes.size() / EMULATOR_WARP);
     for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
     m.warps.assign(order.size(), emulator_warp{ ~0u, 0, 0, 0 });
-    emulator_shared(nullptr, shared_bytes);
+    emulator_shared(nullptr, shared_bytes, 0);
     for (emulator_lane &lane : m.lanes) emulator_start_lane(&lane);
     for (bool live = true; live && !m.failed;) {
         bool moved = false;
