@@ -3219,6 +3219,8 @@ static het_result hetc_copy_staged(void *self, het_queue *queue, const het_copy_
     hetc_queue *q = hetc_queue_of(self, queue);
     char *host = const_cast<char *>(static_cast<const char *>(in ? a->from : a->to)),
          *device = const_cast<char *>(static_cast<const char *>(in ? a->to : a->from));
+    if (q->device->capturing) /* a graph would take it, and use its place among the pieces for ever */
+        return hetc_fail(self, cudaErrorStreamCaptureUnsupported, "a copy with the host", __FILE__, __LINE__);
     for (size_t done = 0, piece; done < a->size; done += piece) {
         piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
         if (q->staged + piece > HETC_STAGING || q->waiting == HETC_COPIES / 2 ||
@@ -3233,7 +3235,7 @@ static het_result hetc_copy_staged(void *self, het_queue *queue, const het_copy_
         q->waiting++;
         q->staged += (piece + 63) / 64 * 64;
     }
-    return q->device->capturing ? hetc_flush(q) : HET_OK; /* a graph cannot hold them, which the stream says */
+    return HET_OK;
 }
 
 /* ---- memory ---- */

@@ -558,7 +558,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 {
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
-    NOT_CAPTURING();
+    if (capturing > 0) misuse(__func__); /* which CUDA takes, as a node of the graph */
     CHECK(right_stream(stream), "cudaLaunchHostFunc on a stream of another device");
     put(stream, [=] { function(user); });
     return cudaSuccess;
