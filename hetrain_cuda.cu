@@ -3064,6 +3064,7 @@ struct hetc_device {
     int32_t shared;               /* bytes of shared memory a block may ask for */
     int32_t wide;                 /* products of four warps (hetc_wide) are compiled in for this card */
     int32_t capturing;            /* between capture_begin and capture_end */
+    int32_t left;                 /* some queue was left to the process's end, and with it what its copies ask */
     int32_t failed, copying;      /* atomic: no copy with the host starts any more; so many are under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
     cublasLtHandle_t blas;
@@ -3290,7 +3291,10 @@ static het_result hetc_clear(void *self, het_queue *queue, const het_copy_args *
 static void hetc_close_queue(hetc_queue *queue) {
     const het_allocator allocator = queue->device->allocator;
     if (queue->stream != nullptr) {
-        if (!hetc_drain(queue)) return; /* a copy may still come: its memory is left to the process's end */
+        if (!hetc_drain(queue)) { /* a copy may still come: its memory is left to the process's end */
+            queue->device->left = 1;
+            return;
+        }
         (void)cudaStreamDestroy(queue->stream);
     }
     if (queue->staging != nullptr) (void)cudaFreeHost(queue->staging);
@@ -4018,6 +4022,7 @@ static void hetc_destroy(void *self) {
     const het_allocator allocator = device->allocator;
     if (device->queue != nullptr) (void)cudaSetDevice(device->ordinal);
     if (device->queue != nullptr) hetc_close_queue(device->queue);
+    if (device->left) return;
     if (device->part != nullptr) (void)device->drop_part(device->part);
     hetc_close_products(device);
     if (device->begin != nullptr) (void)cudaEventDestroy(device->begin);

@@ -1013,13 +1013,13 @@ typedef struct rig {
     het_parallel parallel;
 } rig;
 
-static void rig_start(rig *r, int32_t options, int32_t ordinal = 0)
+static void rig_start(rig *r, int32_t options, int32_t ordinal = 0, const het_allocator *allocator = NULL)
 {
     het_device_config config;
     memset(r, 0, sizeof *r);
     memset(&config, 0, sizeof config);
     r->d = het_cuda_device_with(options);
-    r->allocator = support_allocator(&r->memory);
+    r->allocator = allocator != NULL ? *allocator : support_allocator(&r->memory);
     r->parallel = support_serial();
     config.allocator = &r->allocator;
     config.parallel = &r->parallel;
@@ -1931,6 +1931,46 @@ static void a_card_that_hangs(void **)
     stand_down();
 }
 
+/* Of a device that was given up. */
+static std::vector<void *> given_back;
+static void *kept_alloc(void *, size_t size, size_t align) { return aligned_alloc(align, (size + align - 1) / align * align); }
+static void kept_free(void *, void *pointer, size_t size)
+{
+    memset(pointer, 0, size);
+    given_back.push_back(pointer);
+}
+
+/* A card that goes on when its device is gone finds what its copies stand on, and no copy touches the host's memory any more. */
+static void a_card_that_goes_on_too_late(void **)
+{
+    const het_allocator allocator = { kept_alloc, kept_free, NULL };
+    float got = 7.0f;
+    het_device device;
+    rig r;
+    stand_in(1);
+    rig_start(&r, 0, 0, &allocator);
+    memset(&device, 0, sizeof device);
+    device.iface = r.d;
+    device.self = r.self;
+    void *const memory = r.d->alloc(r.self, sizeof got);
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, memory, NULL, sizeof got));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, &got, memory, sizeof got));
+    EXPECT_OK(r.d->queues->event_record(r.self, r.queue, r.event));
+    const cudaStream_t stream = static_cast<cudaStream_t>(het_cuda_stream(&device, r.queue));
+    standin_stall(1);
+    assert_int_equal(r.d->queues->event_sync(r.self, r.event, 0.01), HET_ERR_DEVICE);
+    r.d->queues->event_destroy(r.self, r.event);
+    r.d->queues->destroy(r.self, r.queue);
+    r.d->destroy(r.self);
+    standin_stall(0);
+    assert_int_equal(cudaStreamQuery(stream), cudaSuccess);
+    assert_true(got == 7.0f);
+    assert_int_equal(standin_counted().misuse, 0);
+    for (void *pointer : given_back) free(pointer);
+    given_back.clear();
+    standin_reset(1); /* what was left to the process's end */
+}
+
 static void cards_that_are_not_there(void **)
 {
     het_error error;
@@ -1981,7 +2021,7 @@ int main(void)
         cmocka_unit_test(gradients_rounded_on_the_way),
         cmocka_unit_test(what_a_graph_cannot_hold),
         cmocka_unit_test(every_call_fails_in_turn), cmocka_unit_test(calls_fail_among_two_ranks), cmocka_unit_test(a_card_that_hangs),
-        cmocka_unit_test(cards_that_are_not_there),
+        cmocka_unit_test(a_card_that_goes_on_too_late), cmocka_unit_test(cards_that_are_not_there),
 #endif
     };
     if (cards() == 0) {
