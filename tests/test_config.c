@@ -41,6 +41,7 @@ static void keys_that_change_a_model(void **state)
         { ALL, "\"num_local_experts\": 8", "num_local_experts|8" },
         { ALL, "\"num_experts\": 0", NULL },
         { ALL, "\"alibi\": true", "alibi|true" }, { ALL, "\"pruned_heads\": {\"0\": [1]}", "pruned_heads" }, { ALL, "\"pruned_heads\": {}", NULL },
+        { ALL, "\"per_layer_config\": {\"1\": {\"rms_norm_eps\": 0.5}}", "per_layer_config" }, { ALL, "\"per_layer_config\": {}", NULL },
         { GATED, "\"partial_rotary_factor\": 0.5", "partial_rotary_factor|0.5" }, { GATED, "\"partial_rotary_factor\": 1.0", NULL },
         { ROTARY, "\"rope_scaling\": {\"rope_type\": \"default\"}, \"rope_parameters\": {\"rope_theta\": 500.0}", "rope_parameters|theta|other" },
         { ROTARY, "\"rope_parameters\": {\"rope_theta\": 500.0}, \"rope_scaling\": {\"rope_theta\": 500}", "rope_scaling|500|other" },

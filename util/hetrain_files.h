@@ -1327,7 +1327,7 @@ static const heti_f_foreign heti_f_foreigns[] = {
       "attn_temperature_tuning use_logn_attn use_mup clip_qkv attn_logit_softcapping attn_logit_softcap "
       "final_logit_softcapping logits_soft_cap num_experts num_local_experts n_routed_experts n_shared_experts "
       "moe_num_experts vision_config multi_query parallel_attn apply_residual_connection_post_layernorm "
-      "use_post_norm attn_output_gate rope_interleave rope_interleaved attention_chunk_size " },
+      "use_post_norm attn_output_gate rope_interleave rope_interleaved attention_chunk_size per_layer_config " },
     { HETI_F_IN_ALL, HETI_F_IS_ONE,
       " scale_attn_weights is_causal logit_scale logits_scale logits_scaling lm_head_multiplier embedding_multiplier "
       "embedding_scale scale_emb residual_multiplier residual_scale mlp_multipliers key_multiplier "
