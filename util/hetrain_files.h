@@ -2278,15 +2278,26 @@ static int heti_f_is_called(const char *name, size_t length, const char *pattern
     return i > before && (name[before] != '0' || i == before + 1) && heti_t_is(name + i, length - i, mark + 1);
 }
 
-/* The row of a name without its last part, with hub 1 also of one without "transformer." before it,
-   as files of the hub have it. NULL: there is none. */
-static const heti_f_named *heti_f_row_of(int in, int hub, const char *name, size_t length, int64_t *layer) {
+/* A name without the family's prefix, as files of models without a head have it, and GPT-2's of the
+   hub. NULL: it has none. */
+static const char *heti_f_bare(const char *name) {
+    static const char *const heti_f_prefixes[] = { "transformer.", "model.", "gpt_neox." };
+    for (int i = 0; i < 3; i++) {
+        const size_t length = strlen(heti_f_prefixes[i]);
+        if (strncmp(name, heti_f_prefixes[i], length) == 0) return name + length;
+    }
+    return NULL;
+}
+
+/* The row of a name without its last part, with bare 1 also of one without the prefix. NULL: there
+   is none. */
+static const heti_f_named *heti_f_row_of(int in, int bare, const char *name, size_t length, int64_t *layer) {
     while (length > 0 && name[--length] != '.') {}
     for (const heti_f_named *row = heti_f_names; row < heti_f_names + HETI_F_NAMES; row++) {
+        const char *short_name = bare ? heti_f_bare(row->name) : NULL;
         if ((row->families & in) == 0) continue;
         if (heti_f_is_called(name, length, row->name, layer)) return row;
-        if (hub && strncmp(row->name, "transformer.", 12) == 0 && heti_f_is_called(name, length, row->name + 12, layer))
-            return row;
+        if (short_name != NULL && heti_f_is_called(name, length, short_name, layer)) return row;
     }
     return NULL;
 }
@@ -3103,14 +3114,14 @@ static het_result heti_f_get_all(const heti_f_saved *f, const heti_f_located *at
                       het_get_desc(f->ctx)->guard.nonfinite == HET_YES ? NULL : at->tensor->name, f->error);
 }
 
-/* The tensor called `name`: GPT-2 files of the hub have no "transformer." before their names. */
+/* The tensor called `name`, or so without the family's prefix. */
 static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *found) {
+    const char *bare = heti_f_bare(name);
     for (size_t i = 0; i < f->parts; i++) {
         found->part = &f->part[i];
         found->tensor = het_safetensors_find(f->part[i].file, name, strlen(name));
-        if (found->tensor == NULL && het_get_desc(f->ctx)->model.family == HET_GPT2 &&
-            strncmp(name, "transformer.", 12) == 0)
-            found->tensor = het_safetensors_find(f->part[i].file, name + 12, strlen(name) - 12);
+        if (found->tensor == NULL && bare != NULL)
+            found->tensor = het_safetensors_find(f->part[i].file, bare, strlen(bare));
         if (found->tensor != NULL) return 1;
     }
     return 0;
@@ -3685,7 +3696,7 @@ static het_result heti_f_sizing_start(heti_f_sizing *s, const char *function, co
     return het_model_complete(&s->model, error);
 }
 
-/* What no tensor has confirmed. A file may have a tensor with and without "transformer." before its
+/* What no tensor has confirmed. A file may have a tensor with and without the prefix before its
    name: then there are too many. */
 static het_result heti_f_sizing_end(const heti_f_sizing *s) {
     const het_model_desc *m = &s->model;
