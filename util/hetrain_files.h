@@ -496,7 +496,8 @@ typedef struct het_gguf_desc {
     const het_tokenizer *tokenizer;   /* NULL: tokens are bytes where the vocabulary is 256, else the file has none */
     const char *name;                 /* general.name; NULL: none */
     const int32_t *end;               /* [ends] tokens that end a text: eos_token_id, if the
-                                         tokenizer appends none, and eot_token_id */
+                                         tokenizer appends none, and eot_token_id. Without any
+                                         llama.cpp ends a text at token 11, its default */
     int64_t ends;
     uint32_t end_canary;
 } het_gguf_desc;
