@@ -1167,9 +1167,9 @@ static int search_by_size(const settings *s, problem *p, het_search_desc *desc, 
 /* A search within the limits that the cluster's devices have now. *search NULL, and error HET_ERR_LIMIT: nothing fits. */
 static int search_once(const settings *s, problem *p, const het_search_desc *desc, het_profile **profile, het_search **search, het_error *error) {
     het_search_desc d = *desc;
+    d.shard = HET_SHARD_WEIGHTS;
     for (int64_t r = 0; r < p->cluster->ranks; r++)
-        if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
-            d.store = HET_YES, d.shard = HET_SHARD_WEIGHTS;
+        if (p->cluster->device[r].memory > 0) d.store = HET_YES; /* activations wait on the host where memory is capped, never to be faster */
     return search_by_size(s, p, &d, profile, search, error);
 }
 

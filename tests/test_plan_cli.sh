@@ -442,6 +442,16 @@ report "$(python3 -c 'import json
 front = json.load(open("out"))["front"]
 assert len(front) > 1 and all(a["bytes"] > b["bytes"] and a["seconds"] < b["seconds"] for a, b in zip(front, front[1:]))' 2>> err
     echo $?)" 'and a front of them' "$(cat err out)"
+# Limits that nothing meets leave the best plan as it is.
+echo '{"devices":[{"name":"slow","f32":"3G","bandwidth":"20G","launch":"5us"}]}' > slow.json
+for limit in '' /1T; do
+    "$plan" --hardware slow.json --devices "slow$limit,slow$limit" --model llama:layers=1,width=64,heads=2,context=16 --micro-batches 2 --granule 1 \
+        --schedules 1f1b --seconds 5 --json > "slow${limit#/}" 2>> err
+done
+report "$(python3 -c 'import json
+free, limited = (json.load(open(name)) for name in ("slow", "slow1T"))
+assert free["exhaustive"] and limited["exhaustive"] and free["seconds"] == limited["seconds"] and free["found"][0]["shard"] == "weights"' 2>> err
+    echo $?)" 'no limit is needed to find the fastest plan' "$(cat err slow slow1T)"
 refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
 refuses 'smallest|of 1024 tokens|device 0 (small)|takes 512' "${hardware[@]}" --devices small
 refuses '--hardware|--profile' --profile tokens.json "${hardware[@]}"
