@@ -442,7 +442,7 @@ report "$(python3 -c 'import json
 front = json.load(open("out"))["front"]
 assert len(front) > 1 and all(a["bytes"] > b["bytes"] and a["seconds"] < b["seconds"] for a, b in zip(front, front[1:]))' 2>> err
     echo $?)" 'and a front of them' "$(cat err out)"
-# Limits that nothing meets leave the best plan as it is.
+# Limits that nothing meets leave the best plan as it is; of one device nothing is divided.
 echo '{"devices":[{"name":"slow","f32":"3G","bandwidth":"20G","launch":"5us"}]}' > slow.json
 for limit in '' /1T; do
     "$plan" --hardware slow.json --devices "slow$limit,slow$limit" --model llama:layers=1,width=64,heads=2,context=16 --micro-batches 2 --granule 1 \
@@ -452,6 +452,14 @@ report "$(python3 -c 'import json
 free, limited = (json.load(open(name)) for name in ("slow", "slow1T"))
 assert free["exhaustive"] and limited["exhaustive"] and free["seconds"] == limited["seconds"] and free["found"][0]["shard"] == "weights"' 2>> err
     echo $?)" 'no limit is needed to find the fastest plan' "$(cat err slow slow1T)"
+for seed in 0 1 2 3; do
+    "$plan" --hardware slow.json --devices slow@1e-6,slow --model gpt2:layers=1,width=32,heads=2,context=16 --micro-batches 2 --seconds 5 --json \
+        --schedules greedy,1f1b,gpipe,zb-h1 --seed "$seed"
+done > one-slow 2> err
+report "$(python3 -c 'import json
+for line in open("one-slow"):
+    assert all(found["shard"] == "state" for found in json.loads(line)["found"] if found["stages"] == 1)' 2>> err; echo $?)" \
+    'one device divides nothing' "$(cat err one-slow)"
 refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
 refuses 'smallest|of 1024 tokens|device 0 (small)|takes 512' "${hardware[@]}" --devices small
 refuses '--hardware|--profile' --profile tokens.json "${hardware[@]}"

@@ -5009,6 +5009,11 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     HETI_T_COPY(to->recompute, from->recompute, from->first[from->pipelines]);
 }
 
+/* Whether some devices hold the same parameters. */
+static int heti_s_divides(const heti_s_seek *s, const heti_s_choice *c) {
+    return c->pipelines + c->keepers > 1 || (s->tied && c->first[c->pipelines] > 1);
+}
+
 /* Stages that are not empty and make up the chain; counts that make up the step; two stages a
    device only where there are pipelines. A stage of the last unit alone has nothing to
    recompute. */
@@ -5017,7 +5022,7 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
     int64_t p, i, left = heti_s_micro_batches(s, c->granules);
     if (chunks == 2 && total == c->pipelines) return 0;
     if (c->state == HETI_S_STATE_KEPT && c->keepers == 0) return 0;
-    if (c->pipelines == 1 && c->keepers == 0 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
+    if (!heti_s_divides(s, c)) c->shard = HET_SHARD_STATE;
     for (i = 0; i < total; i++)
         if (!heti_s_takes(s, c->device[i], c->granules)) return 0;
     for (p = 0; p < c->pipelines; p++) {
@@ -6548,8 +6553,7 @@ static void heti_s_each_device(heti_s_seek *s, int64_t next) {
         for (int64_t r = 0; r < s->ranks && c->pipelines > 0; r++)
             if (s->taken[r] > 1) c->device[c->first[c->pipelines] + c->keepers++] = r;
         if (s->searched && c->keepers == 0 && c->shard <= HETI_T_CAST(int32_t, s->d.shard)) return;
-        if (c->pipelines + c->keepers > 1 || (c->pipelines == 1 && (s->tied || c->shard == HET_SHARD_STATE)))
-            heti_s_each_end(s, 0, 0);
+        if (c->pipelines > 0 && (c->shard == HET_SHARD_STATE || heti_s_divides(s, c))) heti_s_each_end(s, 0, 0);
         return;
     }
     c->first[c->pipelines + 1] = c->first[c->pipelines];
