@@ -1446,8 +1446,8 @@ static void nothing_is_simulated_again(void **state)
     assert_int_equal(evaluations[1], evaluations[0]);
 }
 
-/* A thousand nodes of two unlike devices: a plan comes soon, since what a pipeline takes in one node it takes in all; and where there was no time at
-   all the error does not speak of schedules. */
+/* A thousand nodes of two unlike devices: a plan comes soon, since what a pipeline takes in one node it takes in all; where time is
+   over before it is simulated as well; and where there was no time at all the error does not speak of schedules. */
 static void many_nodes_are_one_kind(void **state)
 {
     enum { NODES = 1000, MOST = 3000 }; /* allocations, some for every simulation */
@@ -1475,6 +1475,11 @@ static void many_nodes_are_one_kind(void **state)
     w->desc.clock = allocated, w->desc.user = &w->memory;
     w->desc.seconds = MOST;
     EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_OK, error.text, "");
+    assert_true(search->evaluations > 1);
+    het_search_free(search);
+    w->desc.seconds = 8; /* over before the first plan is simulated */
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_OK, error.text, "");
+    assert_int_equal(search->evaluations, 1);
     het_search_free(search);
     w->desc.seconds = 1e-9;
     EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text, "before a plan was found");

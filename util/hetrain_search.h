@@ -5989,10 +5989,12 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
 static int64_t heti_s_spent(const heti_s_seek *s) { return s->to.evaluations + s->moves / 10; }
 static int heti_s_has_clock(const heti_s_seek *s) { return s->d.clock != NULL && s->d.seconds > 0; }
 
-/* What is under way has used what it was given. */
+/* What is under way has used the evaluations that it was given. */
+static int heti_s_is_spent(const heti_s_seek *s) { return s->result != HET_OK || heti_s_spent(s) >= s->until; }
+
+/* It has used them, or its time. */
 static int heti_s_is_over(heti_s_seek *s) {
-    return s->result != HET_OK || heti_s_spent(s) >= s->until ||
-        (heti_s_has_clock(s) && s->d.clock(s->d.user) >= s->until_seconds);
+    return heti_s_is_spent(s) || (heti_s_has_clock(s) && s->d.clock(s->d.user) >= s->until_seconds);
 }
 
 /* Gives what follows `part` of the evaluations and of the time that are left. 0: there are none. */
@@ -6005,9 +6007,9 @@ static int heti_s_give(heti_s_seek *s, double part) {
     return 1;
 }
 
-/* Judges and keeps. 0: the search is over. */
+/* Judges and keeps. 0: the search is over; time alone does not end it before a plan is known. */
 static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
-    if (heti_s_is_over(s)) return 0;
+    if (s->found_count > 0 ? heti_s_is_over(s) : heti_s_is_spent(s)) return 0;
     heti_s_canonical(s, c);
     s->result = heti_s_judge(s, c, HET_NO);
     if (s->result != HET_OK) return 0;
