@@ -342,7 +342,7 @@ sanitize:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
 	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
 
-THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups test_team test_shard test_tcp
+THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups test_team test_shard test_tcp test_outer
 thread-test-programs: $(THREAD_SUITES:%=$(BUILD)/tests/%)
 
 faults:
