@@ -11346,9 +11346,12 @@ static het_result heti_place_units(heti_rank *r) {
                                                (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                                 : (again && u < last) || layout->recompute == HET_YES));
             part->exchange_bytes = heti_max_size(part->exchange_bytes, unit->info.exchange);
-            for (int64_t i = 0; i < unit->info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
+            for (int64_t i = 0; i < HETRAIN_MAX_STREAMS && heti_shows_whole(r) && !r->device.iface->host_memory; i++) {
+                const int64_t out = i < unit->info.out_streams ? unit->info.out_width[i] : 0,
+                              in = i < unit->info.in_streams ? unit->info.in_width[i] : 0;
                 part->exchange_bytes = heti_max_size(part->exchange_bytes,
-                    HETI_CAST(size_t, heti_slice_rows(ctx, part->tokens) * unit->info.out_width[i]) * sizeof(float));
+                    HETI_CAST(size_t, heti_slice_rows(ctx, part->tokens) * heti_max(out, in)) * sizeof(float));
+            }
         }
     }
     return HET_OK;

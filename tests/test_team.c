@@ -25,6 +25,9 @@
     "{\"rank\":0,\"units\":[0,5]}," \
     "{\"rank\":1,\"units\":[5,13]},{\"rank\":3,\"units\":[13,18]}]},{\"share\":1,\"stages\":[{\"rank\":4,\"units\":[0,18]}]}]}"
 
+/* A team that has the head alone, which passes nothing on and has gradients of what comes in. */
+#define HEAD_ALONE "{\"teams\":[{\"ranks\":[0,1]}],\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,7]},{\"rank\":0,\"units\":[7,8]}]}]}"
+
 /* One stage, recomputed as a whole. */
 #define WHOLE "{\"teams\":[{\"ranks\":[0,1],\"shares\":[2,3]}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8],\"recompute\":\"stage\"}]}]}"
 
@@ -442,7 +445,7 @@ static het_result mirror(void *user, const het_hook_info *info)
 static void whole_activations_are_shown_to_hooks(void **state)
 {
     static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { "hp:1,1", NULL, 2, 1 }, { "pp2xcp2", NULL, 4, 1 }, { MIXED_2, NULL, 3, 1 },
-        { "tp:2,1", NULL, 2, 1 } };
+        { "tp:2,1", NULL, 2, 1 }, { HEAD_ALONE, NULL, 3, 1 } };
     const het_model_desc model = team_model(HET_NEOX, 48);
     support_result base;
     support_run run;
