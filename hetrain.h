@@ -14397,7 +14397,9 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_gather(r, work, &c, c.view->row_begin, 0));
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
         if (!c.again) HETI_TRY(heti_gather(r, work, &c, c.view->row_end, 1));
-        HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
+        /* what cuts pass on of the stage's input the hook has changed before */
+        if (!c.again || heti_writer(stage, u - stage->unit_begin + 1))
+            HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (r->ctx->task.job == HETI_JOB_INFER) {
             c.logits = r->part->logits;
             c.logits_from = c.rows - 1;

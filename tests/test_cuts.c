@@ -447,6 +447,35 @@ static void unread_gradients_are_not_made(void **state)
     }
 }
 
+static het_result doubles(void *user, const het_hook_info *info)
+{
+    int64_t i;
+    (void)user;
+    if (info->direction == HET_FORWARD && info->unit == 3)
+        for (i = 0; i < info->rows * info->width[0]; i++) info->stream[0][i] *= 2.0f;
+    return HET_OK;
+}
+
+/* A local head that begins a stage passes on the stage's input, which is kept: a stage that recomputes as a whole does not change it twice. */
+static void hooks_change_what_cuts_pass_on_once(void **state)
+{
+    const het_model_desc model = local_model(HET_LLAMA, 3, 1);
+    support_result base;
+    support_run run;
+    int recompute;
+    (void)state;
+    support_run_start(&run, &model, STEPS, "17|5,0,9|48|30,2");
+    run.desc.host.hook = doubles;
+    base = support_train(&run, "01|23");
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "pp:0-2|3-9", "1f1b", 1);
+    for (recompute = HET_RECOMPUTE_NONE; recompute <= HET_RECOMPUTE_STAGE; recompute++) {
+        run.plan->stage[1].recompute = recompute;
+        support_train_same(&base, &run, "0|1|2|3", "a hook behind a local head");
+    }
+    support_run_end(&run);
+}
+
 /* ---- nobody idle after the fill ---- */
 
 /* 1F1B with a cut at every border: B follows its own F at once, one micro-batch is kept, and P ranks are done after 3 M + P - 1 instead of
@@ -842,7 +871,7 @@ int main(void)
         cmocka_unit_test(frozen_between_cuts),
         cmocka_unit_test(gradients_are_of_the_own_loss),
         cmocka_unit_test(only_activations_cross),
-        cmocka_unit_test(unread_gradients_are_not_made),
+        cmocka_unit_test(unread_gradients_are_not_made), cmocka_unit_test(hooks_change_what_cuts_pass_on_once),
         cmocka_unit_test(nobody_waits_behind_cuts),
         cmocka_unit_test(estimates_are_peaks),
         cmocka_unit_test(files_and_inference),
