@@ -1795,7 +1795,7 @@ typedef struct het_timeline {
 typedef enum het_reduce { HET_REDUCE_DEFAULT = 0 /* exact */, HET_REDUCE_EXACT = 1, HET_REDUCE_FAST = 2 } het_reduce;
 typedef enum het_backward { HET_BACKWARD_DEFAULT = 0 /* fused */, HET_BACKWARD_FUSED = 1,
                            HET_BACKWARD_SPLIT = 2 /* I, then W */,
-                            HET_BACKWARD_DEFERRED = 3 /* all W at the end of the step */ } het_backward;
+                            HET_BACKWARD_DEFERRED = 3 /* all W of an update at its end */ } het_backward;
 typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 
 /* Called at every unit boundary, after a unit's forward with its output streams and after its
@@ -11195,7 +11195,7 @@ static het_result heti_build_owners(het_ctx *ctx) {
 /* ---- the schedule ---- */
 
 /* Lists with every B as het_desc.layout.backward says: whole, as I and W next to each other, or
-   with all W at the end. */
+   with all W at the end: of several updates before what may use, or join, a later one. */
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
     const int fused = ctx->desc.layout.backward == HET_BACKWARD_FUSED,
               deferred = ctx->desc.layout.backward == HET_BACKWARD_DEFERRED;
@@ -11204,17 +11204,23 @@ static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het
     HETI_TRY(heti_schedule_like(from, 2 * from->start[from->ranks], &ctx->allocator, ctx->call, to, &ctx->error));
     action = (*to)->action;
     for (int64_t r = 0; r < from->ranks; r++) {
-        for (int pass = 0; pass < 1 + deferred; pass++)
-            for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
-                const int splits = !fused && from->action[i].kind == HET_ACTION_B;
-                if (pass == 0) {
-                    action[n] = from->action[i];
-                    action[n++].kind = splits ? HET_ACTION_I : from->action[i].kind;
+        const int64_t end = from->start[r + 1];
+        int64_t held = from->start[r]; /* W from here on are still to come, of update `update` and later ones */
+        int32_t update = INT32_MAX;
+        for (int64_t i = held; i < end; i++) {
+            const int splits = !fused && from->action[i].kind == HET_ACTION_B;
+            action[n] = from->action[i];
+            if (splits) action[n].kind = HET_ACTION_I;
+            if (splits && action[n].version < update) update = action[n].version;
+            n++;
+            if (deferred && i + 1 < end && from->action[i + 1].version <= update) continue;
+            for (; held <= i; held++)
+                if (!fused && from->action[held].kind == HET_ACTION_B) {
+                    action[n] = from->action[held];
+                    action[n++].kind = HET_ACTION_W;
                 }
-                if (!splits || pass != deferred) continue;
-                action[n] = from->action[i];
-                action[n++].kind = HET_ACTION_W;
-            }
+            update = INT32_MAX;
+        }
         (*to)->start[r + 1] = n;
     }
     return HET_OK;

@@ -54,6 +54,7 @@ static void layouts_do_not_show(void **state)
             run_start(&run, &cases[i].l, &model, cases[i].updates, cases[i].staleness);
             run.desc.optimizer.feedback = run.desc.optimizer.feedback_change = (float)f;
             support_draw_recompute(run.plan, &seed);
+            run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3); /* what is deferred still comes before what uses it */
             support_train_same(&base, &run, "0|1|2|3", what);
             support_run_end(&run);
             support_run_end(&one);
