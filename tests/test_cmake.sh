@@ -18,6 +18,11 @@ target_link_libraries(mine hetrain hetrain_util hetrain_tcp)
 END
 cmake -S . -B build -DCMAKE_C_FLAGS=-O1 > log 2>&1
 report $? 'a project that has hetrain as a folder is configured' "$(tail -n 5 log)"
+grep -q 'without optimisation' log
+report $(($? != 1)) 'with an option that optimises no word of it is said' "$(tail -n 5 log)"
+cmake -S . -B plain > log 2>&1
+report "$([ $? = 0 ] && grep -q 'without optimisation' log; echo $?)" 'without one it is' "$(tail -n 5 log)"
+
 cmake --build build > log 2>&1
 report $? "the manual's program builds" "$(tail -n 5 log)"
 build/mine > log 2>&1
