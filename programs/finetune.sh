@@ -8,14 +8,15 @@
 # MODEL holds config.json, model.safetensors and tokenizer.json. The text becomes tokens with that tokenizer; its last 5 % are for validation. The
 # result loads with transformers, with build/generate --init and with build/evaluate --init. Programs are taken from $BUILD, by default build.
 set -e
-build=${BUILD:-build}
+root=$(dirname "$0")/..
+build=${BUILD:-$root/build}
 usage() { sed -n '4,6s/^# *//p' "$0"; }
 case ${1-} in -h | --help) usage; exit ;; esac
 [ $# -ge 3 ] || { usage >&2; exit 2; }
 model=$1 text=$2 out=$3
 shift 3
 for program in train merge; do
-    [ -x "$build/$program" ] || make -s "$build/$program"
+    [ -x "$build/$program" ] || make -s -C "$root" "${BUILD:-build}/$program"
 done
 rate=2e-5 lora= again=
 for option in "$@"; do

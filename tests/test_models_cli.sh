@@ -315,6 +315,9 @@ report $? 'leaves a whole directory'
 BUILD=$programs "$root/programs/finetune.sh" t text fl --steps 3 --lora 2 --quiet > out 2> err
 report $? 'fine-tuning of factors' "$(tail -n 2 err)"
 does 'leaves a merged model' generate --init fl/merged --prompt line --tokens 3
+mkdir -p tree/programs tree/build && cp "$root/programs/finetune.sh" tree/programs && ln -s "$programs/train" "$programs/merge" tree/build
+env -u BUILD tree/programs/finetune.sh t text fo --steps 3 --quiet > out 2> err
+report $? 'from any directory, with the programs built beside it' "$(tail -n 2 err)"
 "$root/programs/finetune.sh" t 2> err
 [ $? = 2 ] && grep -q 'MODEL TEXT OUT' err
 report $? 'without arguments it says how'
