@@ -270,6 +270,8 @@ cp -r run again2
 holds 'nor can an earlier checkpoint be taken for one of it' "$(cd again2 && echo step-*)" 'step-00000001 step-00000002'
 mkdir begun && echo '{"hetrain":"0.1.0"}' > begun/log.jsonl
 refuses '--out begun: holds log.jsonl of an earlier run|--overwrite|--resume' train "${run[@]}" --steps 1 --out begun
+mkdir started && : > started/log.jsonl
+does 'a run where one ended before its first line' train "${run[@]}" --steps 1 --out started
 does 'a run that goes on elsewhere' train --resume run --out elsewhere --quiet
 does 'factors into weights' merge --init run --adapter adapter --out whole
 refuses '--out whole: holds|--overwrite' merge --init run --adapter adapter --out whole
