@@ -93,7 +93,7 @@ while :; do
     child=
     [ $status = 0 ] && exit 0
     [ -n "$stopped" ] && exit $status
-    [ $status = 2 ] && [ "$resume" = 0 ] && exit 2
+    [ "$resume" = 0 ] && case $status in 2 | 126 | 127) exit 2 ;; esac # 126, 127: the shell found no such program
     now=$(newest)
     if [ "$now" != "$before" ]; then failed=0
     else

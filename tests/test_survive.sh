@@ -531,6 +531,8 @@ bash "$supervise" --retries 2 nothing sh -c 'exit 1' 2> supervised.err
 report "$([ $? = 1 ] && grep -q '2 restarts brought no new checkpoint' supervised.err; echo $?)" 'it gives up where nothing gets on' "$(tail -n 2 supervised.err)"
 bash "$supervise" nothing "$program" --data nothere 2> supervised.err
 report "$([ $? = 2 ]; echo $?)" 'and at once where the command is wrong' "$(tail -n 2 supervised.err)"
+SUPERVISE_PAUSE=0.1 timeout 5 bash "$supervise" nothing ./nowhere --out nothing 2> supervised.err
+report "$([ $? = 2 ]; echo $?)" 'or names no program' "$(tail -n 2 supervised.err)"
 rm -f said
 SUPERVISE_PAUSE=2 bash "$supervise" nothing sh -c 'echo >> said; exit 1' 2> supervised.err &
 child=$!
