@@ -1275,7 +1275,7 @@ typedef struct het_optimizer_call {
     const het_device *device;
     het_queue *queue;
     const het_step_scalars *scalars;  /* device */
-    const het_gradient *gradient;     /* of the elements below */
+    const het_gradient *gradient;     /* of those elements: g = float(sum) scalars->clip_scale, of the mean loss */
     int64_t count;
     int64_t rows, columns;            /* shape of the whole parameter; count == rows * columns where it is not cut */
     float *weight;
