@@ -3069,7 +3069,7 @@ typedef int heti_clock;
 #define HETI_CLOCK_THREAD CLOCK_THREAD_CPUTIME_ID
 typedef clockid_t heti_clock;
 #endif
-#ifdef __APPLE__ /* signals have no other */
+#if defined(__APPLE__) || defined(_WIN32) /* signals have no other */
 #define HETI_CLOCK_SIGNAL CLOCK_REALTIME
 #define HETI_BY_CLOCK(how) ((void)(how))
 #else

@@ -47,7 +47,7 @@ aarch64 gcc -O1 -ffp-contract=fast: neon, the reference device|aarch64-linux-gnu
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +musl gcc -O2: native, plain|musl-gcc|-std=gnu17 -O2 -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
 +riscv64 gcc -O2 -ffp-contract=fast: plain, the reference device|riscv64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-riscv64
-+mingw gcc -O2 -mfma: native, plain, the reference device|x86_64-w64-mingw32-gcc-posix|-std=gnu17 -O2 -mfma -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|wine
++mingw gcc -O2 -mfma: native, 3 threads, 2 ranks, plain, the reference device|x86_64-w64-mingw32-gcc-posix|-std=gnu17 -O2 -mfma -static|HETRAIN_TEST_THREADS=3;HETRAIN_TEST_RANKS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|wine
 "
 if [ "${1:-}" = --all ]; then configurations=$(sed 's/^+//' <<< "$configurations"); else configurations=$(grep -v '^+' <<< "$configurations"); fi
 
@@ -67,7 +67,7 @@ one() {
     else
         echo "pass $name" > "$result"
         while IFS= read -r -d ';' environment; do
-            if ! env $environment $emulator "$program" > "$program.txt" 2> "$program.err"; then
+            if ! timeout 300 env $environment $emulator "$program" > "$program.txt" 2> "$program.err"; then
                 { echo "fail $name: $environment does not run"; sed 's/^/# /' "$program.err" | head -n 5; } > "$result"
             elif ! tr -d '\r' < "$program.txt" | diff $expected - > "$program.diff"; then
                 { echo "fail $name: $environment has other bits"; sed 's/^/# /' "$program.diff" | head -n 12; } > "$result"
