@@ -17001,10 +17001,14 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
 typedef int64_t heti_offset;
 static int heti_file_seek(FILE *file, heti_offset offset, int from) { return _fseeki64(file, offset, from); }
 static heti_offset heti_file_tell(FILE *file) { return _ftelli64(file); }
+/* rename does not replace there; 1 + 8: MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH */
+extern __declspec(dllimport) int __stdcall MoveFileExA(const char *from, const char *to, unsigned long how);
+static int heti_file_rename(const char *from, const char *to) { return MoveFileExA(from, to, 1 + 8) == 0; }
 #else
 typedef long heti_offset;
 static int heti_file_seek(FILE *file, heti_offset offset, int from) { return fseek(file, offset, from); }
 static heti_offset heti_file_tell(FILE *file) { return ftell(file); }
+static int heti_file_rename(const char *from, const char *to) { return rename(from, to); }
 #endif
 
 /* A het_reader.read over a FILE. Every read seeks: two readers of one file need two FILEs. */
@@ -17067,10 +17071,8 @@ static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *pat
 static het_result heti_file_done(het_ctx *ctx, FILE *file, const char *temporary, const char *path, het_result result) {
     const int written = fflush(file) == 0 && !ferror(file), closed = fclose(file) == 0;
     if (result == HET_OK && !(written && closed)) result = heti_file_fail(ctx, "write", temporary);
-#ifdef _WIN32
-    if (result == HET_OK) (void)remove(path); /* rename does not replace there */
-#endif
-    if (result == HET_OK && rename(temporary, path) != 0) result = heti_file_fail(ctx, "rename a new file to", path);
+    if (result == HET_OK && heti_file_rename(temporary, path) != 0)
+        result = heti_file_fail(ctx, "rename a new file to", path);
     if (result != HET_OK) (void)remove(temporary);
     return result;
 }

@@ -2124,6 +2124,13 @@ static void heti_f_directory_close(void *user, het_reader *reader) {
     memset(reader, 0, sizeof *reader);
 }
 
+#ifdef _WIN32 /* rename does not replace there; 1 + 8: MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH */
+extern __declspec(dllimport) int __stdcall MoveFileExA(const char *from, const char *to, unsigned long how);
+static int heti_f_rename(const char *from, const char *to) { return MoveFileExA(from, to, 1 + 8) == 0; }
+#else
+static int heti_f_rename(const char *from, const char *to) { return rename(from, to); }
+#endif
+
 static int heti_f_stream_write(void *user, const void *from, size_t size) {
     return fwrite(from, 1, size, HETI_T_CAST(heti_f_stream *, user)->file) != size;
 }
@@ -2149,10 +2156,7 @@ static het_result heti_f_directory_finish(void *user, het_writer *writer, int ke
     int good = fflush(s->file) == 0 && !ferror(s->file);
     good &= fclose(s->file) == 0;
     if (keep && !good) result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be written", s->temporary);
-#ifdef _WIN32
-    if (keep && good) (void)remove(s->path); /* rename does not replace there */
-#endif
-    if (keep && good && rename(s->temporary, s->path) != 0)
+    if (keep && good && heti_f_rename(s->temporary, s->path) != 0)
         result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be renamed to it", s->path);
     if (!keep || result != HET_OK) (void)remove(s->temporary);
     heti_f_stream_free(HETI_T_CAST(const heti_f_directory *, user), s);
