@@ -11,7 +11,7 @@
    Link with -lm -lpthread. Copy hetrain_cpu.h beside this file: it is included by itself, with
    inner loops for AVX2, AVX-512 and NEON in any build, cc -O2 included, that are chosen at run
    time. Without it het_cpu_device() is het_reference_device(), 30 to 100 times slower; the log says
-   so.
+   so. Windows: MinGW with -O1 -mfma; windows.h goes before this file (docs/models.md has more).
 
    A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes
    model.safetensors by hetrain_files.h, which takes hetrain_text.h. (examples/minimal.c)
@@ -271,6 +271,12 @@ int main(int argc, char **argv) {
        >>data            token files, windows, order of samples
        >>train           het_train, het_sample, file callbacks
 */
+
+#ifdef _WIN32 /* macros of windows.h, where it comes before */
+#undef near
+#undef far
+#undef small
+#endif
 
 #ifndef HETRAIN_H
 #define HETRAIN_H

@@ -123,6 +123,8 @@ check_warnings() {
     compile 'clang++ -std=c++11, no warnings, no reserved identifier' "clang++ -std=c++11 $warnings $reserved $include $front whole.cpp"
     [ -n "$whole" ] && compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
     compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include $front whole.c"
+    compile 'mingw gcc behind windows.h, no warnings' "x86_64-w64-mingw32-gcc-posix -std=c99 $c_warnings $include -include windows.h $front whole.c"
+    compile 'mingw g++, no warnings' "x86_64-w64-mingw32-g++-posix -std=c++11 $warnings -Wold-style-cast $include $front whole.cpp"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
     compile 'declarations alone, clang++ -Weverything' "clang++ -std=c++17 -Weverything -Werror -Wno-padded -Wno-c++98-compat-pedantic $include -c declare.cpp"
     for off in $(grep '^HETRAIN_NO_' options); do
