@@ -55,7 +55,7 @@ if [ "${1:-}" = --all ]; then configurations=$(sed 's/^+//' <<< "$configurations
 one() {
     local number=$1 name compiler flags environments environment emulator isa
     IFS='|' read -r name compiler flags environments emulator <<< "$2"
-    local program=$out/golden$number result=$out/golden$number.tap
+    local program=$out/golden$number.exe result=$out/golden$number.tap
     isa=$(grep -Eo '\<(avx2|avx512)\>' <<< "$environments")
     if ! command -v "$compiler" > /dev/null || { [ -n "$emulator" ] && ! command -v "$emulator" > /dev/null; }; then
         echo "skip $name # $compiler or $emulator is not installed" > "$result"
