@@ -41,12 +41,6 @@
        >>settings        models by name and by key=value
 */
 
-#ifdef _WIN32 /* macros of windows.h, where it comes before */
-#undef near
-#undef far
-#undef small
-#endif
-
 #ifndef HETRAIN_TEXT_H
 #define HETRAIN_TEXT_H
 
