@@ -1808,7 +1808,8 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
    backward_input with the gradients of its input streams. May read or change them (device memory,
    rows x width elements of `type`). Anything but HET_OK ends the step. Called by several ranks at
    once; the members of a team each have rows of their own (het_host.hook_whole). Where a stage
-   recomputes as a whole, its units' forwards come twice, and must be changed in the same way: */
+   recomputes as a whole, forwards come twice, but a local head's that begins it, and must be
+   changed in the same way: */
 typedef struct het_hook_info {
     het_direction direction;
     int32_t again;                    /* 1: a forward that is recomputed */

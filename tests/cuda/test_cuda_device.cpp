@@ -331,11 +331,12 @@ static void graphs_change_no_bits(void **)
 }
 
 /* Two copies, whose sums and new weights pass through the host between passes. */
-static void graphs_change_no_bits_of_copies(void **)
+static void graphs_of_two_copies(het_family family, het_dtype dtype, het_reduce reduce, const het_optimizer_iface *optimizer)
 {
     support_run run;
     stand_in(2);
-    start_layers(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT, 1);
+    start_layers(&run, family, dtype, reduce, 1);
+    run.desc.optimizer.iface = optimizer;
     run.desc.guard.skip_bad_steps = HET_YES;
     support_run_ranks(&run, 2);
     support_run_plan(&run, "dp", nullptr, 1);
@@ -345,21 +346,8 @@ static void graphs_change_no_bits_of_copies(void **)
     stand_down();
 }
 
-/* Each card updates its share of the matrices. */
-static void graphs_change_no_bits_of_muon(void **)
-{
-    support_run run;
-    stand_in(2);
-    start_layers(&run, HET_GPT2, HET_BF16, HET_REDUCE_FAST, 1);
-    run.desc.optimizer.iface = het_muon();
-    run.desc.guard.skip_bad_steps = HET_YES;
-    support_run_ranks(&run, 2);
-    support_run_plan(&run, "dp", nullptr, 1);
-    for (int i = 0; i < 2; i++) run.device[i].ordinal = i && cards() > 1;
-    expect_graphs_without_a_trace(&run);
-    support_run_end(&run);
-    stand_down();
-}
+static void graphs_change_no_bits_of_copies(void **) { graphs_of_two_copies(HET_LLAMA, HET_F32, HET_REDUCE_EXACT, het_adamw()); }
+static void graphs_change_no_bits_of_muon(void **) { graphs_of_two_copies(HET_GPT2, HET_BF16, HET_REDUCE_FAST, het_muon()); }
 
 static void graphs_change_no_bits_with_dropout(void **)
 {
