@@ -171,7 +171,7 @@ static inline int folder_check(const folder_wish *w) {
                               w->input[i].path);
         if (status == 0 && S_ISREG(about.st_mode) && is_foreign(name, path) && !(w->goes_on && is_in_list(name, own)))
             status = fail(BAD_INPUT, "%s %s: holds weights that hetrain did not make (%s); give another directory", w->option, w->path, name);
-        if (S_ISREG(about.st_mode) && about.st_size == 0) continue; /* the log of a run that ended before its first line */
+        if (S_ISREG(about.st_mode) && about.st_size == 0) continue; /* such as the log of a run that ended before its first line */
         if (left && (found[0] == 0 || (is_step_name(name) && (!is_step_name(found) || strcmp(name, found) > 0))))
             snprintf(found, sizeof found, "%s", name);
     }
