@@ -35,6 +35,8 @@ typedef struct life {
     int64_t steps, rounds;
     float ruin;            /* not 0: what its weights become before each join */
     const char *plan;      /* NULL: one rank */
+    int apart;             /* the two ranks of its plan are in two processes */
+    het_transport inner;   /* which these have */
     int64_t anew_at;       /* not 0: behind so many rounds (-1: none) and a step it is saved, and another outer goes on */
     int64_t stale;         /* what it saved is of a time before this many joins, and then all may be opened anew */
     int64_t *anew;          /* whether they may; NULL: at once */
@@ -59,6 +61,7 @@ static void describe(support_run *run, const life *l)
     if (l->plan == NULL) return;
     support_run_ranks(run, 2);
     support_run_plan(run, l->plan, NULL, 1);
+    if (l->apart) run->desc.layout.device_count = 1, run->desc.layout.transport = l->inner;
 }
 
 /* What another outer takes from this one. NULL: it has failed. */
@@ -90,7 +93,7 @@ static het_outer *open_anew(life *l, het_ctx *ctx, het_outer *outer, double toke
     return outer;
 }
 
-static void live(life *l)
+static void live_in_one(life *l)
 {
     support_run run;
     het_ctx *ctx;
@@ -145,7 +148,27 @@ static void live(life *l)
     support_run_end(&run);
 }
 
-static void *live_on_a_thread(void *arg) { live(arg); return NULL; }
+static void *live_on_a_thread(void *arg) { live_in_one(arg); return NULL; }
+
+/* An island of two processes (threads) that are told the same, of which 0 alone sees the others. */
+static void live(life *l)
+{
+    threads_world world;
+    threads_end end[2];
+    het_transport transport[2];
+    pthread_t thread;
+    life other = *l;
+    threads_open(&world, end, transport, 2, 0);
+    l->inner = transport[0], other.inner = transport[1], other.at = NULL;
+    memset(&other.desc.transport, 0, sizeof other.desc.transport);
+    if (l->apart) assert_int_equal(pthread_create(&thread, NULL, live_on_a_thread, &other), 0);
+    live_in_one(l);
+    if (!l->apart) return;
+    pthread_join(thread, NULL);
+    assert_true(other.hash == l->hash && memcmp(&other.info, &l->info, sizeof l->info) == 0);
+}
+
+static void *live_as_an_island(void *arg) { live(arg); return NULL; }
 
 static void settle(life *l, int64_t count)
 {
@@ -169,7 +192,7 @@ static int64_t on_threads(life *l, int64_t count, uint64_t jitter)
     threads_open(&world, end, transport, count, jitter);
     for (i = 0; i < count; i++) {
         l[i].desc.transport = transport[i];
-        assert_int_equal(pthread_create(&thread[i], NULL, live_on_a_thread, &l[i]), 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, live_as_an_island, &l[i]), 0);
     }
     for (i = 0; i < count; i++) pthread_join(thread[i], NULL);
     for (i = 1; i < count; i++) assert_true(l[i].hash == l[0].hash && l[i].info.joins == l[0].info.joins);
@@ -466,7 +489,7 @@ static void killed_islands_come_back(void **state)
         struct timespec t = { 0, 0 };
         settle(l, MOST);
         for (i = 0; i < MOST; i++) {
-            l[i].rounds = 40, l[i].steps = 1 + i;
+            l[i].rounds = 40, l[i].steps = 1 + i, l[i].apart = round % 2 == 1 && l[i].plan != NULL;
             pid[i] = start_process(l, all, i);
         }
         while (SEEN(all->at[victim]) < when) nap(NULL);
@@ -988,6 +1011,107 @@ static void a_saved_state_goes_on(void **state)
     }
 }
 
+/* ---- islands of several processes ---- */
+
+/* The bits are those of islands of one process. */
+static void islands_of_two_processes(void **state)
+{
+    (void)state;
+    only_the_parent();
+    for (int way = 0; way < 4; way++) {
+        uint64_t hash = 0;
+        for (int apart = 0; apart < 3; apart++) { /* none; those of two ranks; with jitter between islands */
+            life l[MOST];
+            if (way == 3) settle_paces(l);
+            else settle(l, MOST);
+            for (int64_t k = 0; k < MOST; k++) {
+                if (way == 1) l[k].desc.fragments = 2, l[k].desc.bits = 2;
+                if (way == 2) l[k].anew_at = 2;
+                l[k].apart = apart > 0 && l[k].plan != NULL;
+            }
+            (void)on_threads(l, MOST, (uint64_t)apart / 2);
+            if (apart == 0) hash = l->hash;
+            if (l->hash != hash) fail_msg("way %d, apart %d: other weights", way, apart);
+        }
+    }
+}
+
+typedef struct member { support_run run; het_transport inner; het_ctx *ctx; het_outer *outer; het_result result; } member;
+
+static void *join_alone(void *arg)
+{
+    member *m = arg;
+    m->result = het_outer_join(m->outer, 10);
+    return NULL;
+}
+
+/* Both at once: fn of each. */
+static void both(void *(*fn)(void *), member *m)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, &m[1]), 0);
+    (void)fn(&m[0]);
+    pthread_join(thread, NULL);
+}
+
+static void *context_alone(void *arg)
+{
+    member *m = arg;
+    life l;
+    memset(&l, 0, sizeof l);
+    l.plan = "pp", l.apart = 1, l.inner = m->inner;
+    describe(&m->run, &l);
+    m->ctx = support_create(&m->run.desc);
+    return NULL;
+}
+
+static void *create_alone(void *arg)
+{
+    member *m = arg;
+    het_outer_desc desc;
+    het_error error;
+    memset(&desc, 0, sizeof desc);
+    desc.pause = nap;
+    m->result = het_outer_create(&desc, m->ctx, &m->outer, &error);
+    return NULL;
+}
+
+/* A process that fails ends its island's calls in all its processes, and what process 0 refuses the others are told. */
+static void processes_of_an_island_fail_together(void **state)
+{
+    (void)state;
+    only_the_parent();
+    for (int fails = 0; fails < 2; fails++) {
+        threads_world world;
+        threads_end end[2];
+        het_transport transport[2];
+        pthread_t thread;
+        member m[2];
+        memset(m, 0, sizeof m);
+        threads_open(&world, end, transport, 2, 0);
+        for (int i = 0; i < 2; i++) m[i].inner = transport[i];
+        both(context_alone, m);
+        both(create_alone, m);
+        assert_true(m[0].result == HET_OK && m[1].result == HET_OK);
+        if (fails == 0) {
+            assert_int_equal(pthread_create(&thread, NULL, join_alone, &m[1]), 0);
+            EXPECT_ERROR(het_outer_join(m[0].outer, -1), HET_ERR_INVALID, het_outer_error(m[0].outer), "tokens|-1");
+            pthread_join(thread, NULL);
+            EXPECT_ERROR(m[1].result, HET_ERR_INVALID, het_outer_error(m[1].outer), "tokens|-1");
+        } else {
+            assert_int_equal(pthread_create(&thread, NULL, join_alone, &m[1]), 0);
+            (void)het_fail(m[0].ctx, HET_ERR_CANCELLED, "enough");
+            pthread_join(thread, NULL);
+            EXPECT_ERROR(m[1].result, HET_ERR_TRANSPORT, het_outer_error(m[1].outer), "process 0 of this island|enough");
+        }
+        for (int i = 0; i < 2; i++) {
+            het_outer_destroy(m[i].outer);
+            het_destroy(m[i].ctx);
+            support_run_end(&m[i].run);
+        }
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void states_are_refused(void **state)
@@ -1104,7 +1228,8 @@ int main(void)
         cmocka_unit_test(who_dies_at_the_end_gets_the_last_weights), cmocka_unit_test(an_end_without_the_others),
         cmocka_unit_test(failures_that_are_rare_do_not_add_up), cmocka_unit_test(joins_in_the_order_of_paces),
         cmocka_unit_test(nobody_waits_for_who_comes_later), cmocka_unit_test(a_round_outlasts_joins_of_others),
-        cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(states_are_refused),
+        cmocka_unit_test(a_saved_state_goes_on), cmocka_unit_test(islands_of_two_processes),
+        cmocka_unit_test(processes_of_an_island_fail_together), cmocka_unit_test(states_are_refused),
         cmocka_unit_test(refused)
     };
     parent = getpid();

@@ -11,8 +11,10 @@
        het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
        loop: some steps of het_step on own data; het_outer_join(outer, tokens)
        het_outer_end(outer); het_outer_destroy(outer)
-   An island is one process or thread with any number of ranks. One k times slower makes a k-th of
-   the steps.
+   An island is a context: any number of ranks, in one process or several. One k times slower makes
+   a k-th of the steps. All processes of an island make the same calls; its process 0 meets the other
+   islands, sees transport, open and state, counts tokens, and tells the rest what to do (by
+   HETRAIN_CALLERS_CHANNEL of the context's transport, from 0 to the others).
 
    A JOIN   delta_i = global - weights of island i; D = sum_i (tokens_i / sum of tokens) delta_i,
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
@@ -45,8 +47,8 @@
        HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
    MEMORY, ERRORS, THREADS
    One block: 12 bytes an element (with `bits` or `pace` 4 more each), and 4 (bits / 8) for every
-   island. Joins and het_outer_state allocate nothing. het_outer_error tells what failed. An outer
-   belongs to its context's thread.
+   island; 4 an element in an island's other processes. Joins and het_outer_state allocate nothing.
+   het_outer_error tells what failed. An outer belongs to its context's thread.
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_poll het_outer_take het_outer_end
@@ -125,7 +127,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
    there. Who died within the last join gets the weights here. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_end(het_outer *outer);
 /* What desc.state wants, `trained` the tokens since the last join: [*size], the outer's, good until
-   its next call. NULL after a failure. Threads: owner. */
+   its next call; of an island's other processes 0 bytes. NULL after a failure. Threads: owner. */
 HETRAIN_API const void *het_outer_state(het_outer *outer, double trained, size_t *size);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine. Threads: owner. */
 HETRAIN_API const char *het_outer_error(const het_outer *outer); /* "" if none. Threads: owner. */
@@ -194,7 +196,7 @@ struct het_outer {
     heti_o_header *message;    /* [islands][room] */
     int64_t room;              /* for a header and what comes behind it, in headers */
     size_t saved_size, block;
-    int32_t paced, must_join;
+    int32_t paced, must_join, follows; /* follows: process 0 of this island tells what to do */
 };
 
 static size_t heti_o_data_size(const het_outer *o, int64_t count) {
@@ -216,14 +218,13 @@ static void heti_o_give_up(het_outer *o, const char *what, int64_t island, const
 
 /* For too long? Seconds that come between two looks do not count: this process was stopped itself,
    or looked elsewhere. */
-static int heti_o_is_silent(het_outer *o, int64_t island) {
-    const double silence = o->transport.iface->silence(o->transport.self, island);
-    heti_o_island *other = &o->island[island];
+static int heti_o_is_silent(const het_transport *t, int64_t process, heti_o_island *other, double deadline) {
+    const double silence = t->iface->silence(t->self, process);
     if (silence < other->silent) other->slept = 0;
-    else if (silence - other->silent > 1 + 0.1 * o->d.deadline && silence < 1e300) /* infinite: it is gone */
+    else if (silence - other->silent > 1 + 0.1 * deadline && silence < 1e300) /* infinite: it is gone */
         other->slept = silence;
     other->silent = silence;
-    return silence - other->slept > o->d.deadline;
+    return silence - other->slept > deadline;
 }
 
 /* Looks once at all that is under way; after a failure until nothing is. */
@@ -239,7 +240,8 @@ static het_result heti_o_look(het_outer *o, const char *what) {
             o->under_way[i % 2] += *under_way;
             if (done && i % 2 == 0) other->came = 1;
             if (!*under_way && !done) heti_o_give_up(o, what, i / 2, t->iface->last_error(t->self));
-            if (*under_way && heti_o_is_silent(o, i / 2)) heti_o_give_up(o, what, i / 2, "is silent");
+            if (*under_way && heti_o_is_silent(t, i / 2, other, o->d.deadline))
+                heti_o_give_up(o, what, i / 2, "is silent");
         }
         if (o->failed == HET_OK || o->under_way[0] + o->under_way[1] == 0) return o->failed;
         if (o->d.pause != NULL) o->d.pause(o->d.user);
@@ -268,17 +270,93 @@ static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
     return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
 }
 
+/* ---- an island of several processes: 0 gives orders, the others follow until its call ends ---- */
+
+typedef enum heti_o_kind { HETI_O_END = 0, HETI_O_READ = 1, HETI_O_WRITE = 2 } heti_o_kind;
+typedef struct heti_o_order {
+    int64_t kind;
+    heti_o_part part;          /* what is read or written */
+    het_outer_info info;       /* at the end: */
+    het_error error;           /* code HET_OK: none */
+} heti_o_order;
+
+/* An order goes from process 0 to one of the others. It may have to wait for long, as 0 waits for
+   other islands, but not for a process without a sign of life. */
+static het_result heti_o_pass_on(het_outer *o, int64_t process, heti_o_order *order) {
+    const het_layout *layout = &het_get_desc(o->ctx)->layout;
+    const het_transport *t = &layout->transport;
+    const uint32_t channel = HETRAIN_CALLERS_CHANNEL;
+    het_request request;
+    heti_o_island other;
+    int32_t done = 0, given_up = 0;
+    memset(&request, 0, sizeof request), memset(&other, 0, sizeof other);
+    het_result result = o->follows ? t->iface->irecv(t->self, process, channel, order, sizeof *order, &request)
+                                   : t->iface->isend(t->self, process, channel, order, sizeof *order, &request);
+    while (result == HET_OK && (result = t->iface->test(t->self, &request, &done)) == HET_OK && !done) {
+        if (!given_up && heti_o_is_silent(t, process, &other, layout->deadline)) {
+            given_up = 1; /* and the request ends */
+            t->iface->abort(t->self, HET_ERR_TRANSPORT, "a process of this island is silent");
+        }
+        if (o->d.pause != NULL) o->d.pause(o->d.user);
+    }
+    if (done) return HET_OK;
+    (void)heti_t_fail(&o->error, HET_ERR_TRANSPORT, "process %d of this island: %s", process,
+                      given_up ? "is silent" : t->iface->last_error(t->self));
+    return het_fail(o->ctx, HET_ERR_TRANSPORT, o->error.text);
+}
+
+static het_result heti_o_give(het_outer *o, heti_o_order *order) {
+    const het_transport *t = &het_get_desc(o->ctx)->layout.transport;
+    const int64_t processes = t->iface != NULL ? t->iface->processes(t->self) : 1;
+    for (int64_t p = 1; p < processes; p++) HETI_T_TRY(heti_o_pass_on(o, p, order));
+    return HET_OK;
+}
+
 /* A part's trained parameters into `to`; NULL: from global. */
-static het_result heti_o_move(het_outer *o, float *to, const heti_o_part *part) {
+static het_result heti_o_obey(het_outer *o, float *to, const heti_o_part *part) {
     het_result result = HET_OK;
     for (int64_t p = part->begin, at = part->first; p < part->end && result == HET_OK; p++) {
         const int64_t count = heti_o_count(o->ctx, p);
+        float *from = o->global + at;
         if (count == 0) continue;
-        result = to != NULL ? het_parameter_read(o->ctx, p, HET_WEIGHT, to + at)
-                            : het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + at);
+        if (to != NULL) result = het_parameter_read(o->ctx, p, HET_WEIGHT, to + at);
+        else result = het_broadcast(o->ctx, 0, from, HETI_T_CAST(size_t, count) * sizeof *from);
+        if (to == NULL && result == HET_OK) result = het_parameter_write(o->ctx, p, HET_WEIGHT, from);
         at += count;
     }
     return result == HET_OK ? HET_OK : heti_t_fail(&o->error, result, "%s", het_last_error(o->ctx));
+}
+
+static het_result heti_o_move(het_outer *o, float *to, const heti_o_part *part) {
+    heti_o_order order;
+    memset(&order, 0, sizeof order);
+    order.kind = to != NULL ? HETI_O_READ : HETI_O_WRITE;
+    order.part = *part;
+    HETI_T_TRY(heti_o_give(o, &order));
+    return heti_o_obey(o, to, part);
+}
+
+/* A call of process 0 ends, with `result`. */
+static het_result heti_o_ends(het_outer *o, het_result result) {
+    heti_o_order order;
+    memset(&order, 0, sizeof order);
+    order.info = o->info, order.error = o->error, order.error.code = result;
+    const het_result told = heti_o_give(o, &order);
+    return result != HET_OK ? result : told;
+}
+
+/* A call of another process. */
+static het_result heti_o_follow(het_outer *o) {
+    for (;;) {
+        heti_o_order order;
+        HETI_T_TRY(heti_o_pass_on(o, 0, &order));
+        if (order.kind != HETI_O_END) {
+            HETI_T_TRY(heti_o_obey(o, order.kind == HETI_O_READ ? o->global : NULL, &order.part));
+            continue;
+        }
+        o->info = order.info, o->error = order.error;
+        return order.error.code;
+    }
 }
 
 /* ---- deltas as bytes ---- */
@@ -536,7 +614,7 @@ static het_result heti_o_set_out(het_outer *o, const heti_o_part *part) {
     return heti_o_move(o, NULL, part);
 }
 
-HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
+static het_result heti_o_join_now(het_outer *o, double tokens) {
     const int64_t round = o->info.rounds;
     const int later = o->paced || (o->d.open != NULL && round + 1 == o->own->all_rounds); /* in het_outer_end */
     const heti_o_part *f;
@@ -557,14 +635,18 @@ HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     return result != HET_OK ? result : moved;
 }
 
+HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
+    return o->follows ? heti_o_follow(o) : heti_o_ends(o, heti_o_join_now(o, tokens));
+}
+
 HETRAIN_API het_result het_outer_poll(het_outer *o) {
-    const het_result result = o->paced && o->info.joins >= 0 ? heti_o_turn(o, "deltas: ") : HET_OK;
+    const het_result result = o->paced && !o->follows && o->info.joins >= 0 ? heti_o_turn(o, "deltas: ") : HET_OK;
     return result == HET_ERR_TRANSPORT && o->d.open != NULL ? HET_OK : result; /* the next join opens it anew */
 }
 
 /* ---- making one ---- */
 
-static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, het_error *error) {
+static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, int follows, het_error *error) {
     *d = *desc;
     if (d->islands == 0) d->islands = 1;
     if (d->fragments == 0) d->fragments = 1;
@@ -582,7 +664,7 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     if (d->pace < 0 || d->rounds < 0 || (d->pace > 0 && (d->pace > INT64_C(1000000000000) || d->rounds < 1 ||
                                         d->rounds > INT64_MAX / 2 / d->pace || d->fragments > 1)))
         return HETI_O_REFUSE(error, "%d rounds of %d us, %d fragments", d->rounds, d->pace, d->fragments);
-    if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
+    if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL && !follows)
         return HETI_O_REFUSE(error, "%d islands and no transport", d->islands);
     return HET_OK;
 }
@@ -592,7 +674,7 @@ static void heti_o_layout(void *self, heti_t_arena *a) {
     o->part = HETI_T_TAKE(a, heti_o_part, o->d.fragments);
     o->island = HETI_T_TAKE(a, heti_o_island, o->d.islands);
     o->saved = HETI_T_CAST(heti_o_header *, heti_t_take(a, HETI_T_CAST(int64_t, o->saved_size), 1));
-    o->weights = HETI_T_TAKE(a, float, o->all.last);
+    o->weights = HETI_T_TAKE(a, float, o->follows ? 0 : o->all.last);
     o->message = HETI_T_TAKE(a, heti_o_header, o->d.islands * o->room);
 }
 
@@ -632,7 +714,6 @@ static het_result heti_o_restore(het_outer *o) {
 /* global begins as the context's own weights, or as saved, or as another island has it. */
 static het_result heti_o_begin(het_outer *o) {
     const int saved = o->d.state != NULL, within = o->paced && saved; /* perhaps within a round that still goes on */
-    heti_o_divide(o);
     o->own->pace = o->paced ? o->d.pace : 1;
     o->own->all_rounds = o->d.rounds;
     if (saved) HETI_T_TRY(heti_o_restore(o));
@@ -654,56 +735,76 @@ static het_result heti_o_begin(het_outer *o) {
     o->info.trained = 0; /* what it had is of a round that is over */
     if (o->lost != NULL) HETI_T_CLEAR(o->lost, o->all.last);
     HETI_T_TRY(heti_o_set_out(o, &o->all));
-    if (o->must_join && o->own->when < INT64_MAX) HETI_T_TRY(het_outer_join(o, 0));
+    if (o->must_join && o->own->when < INT64_MAX) HETI_T_TRY(heti_o_join_now(o, 0));
     o->info.adopted = 1;
     return HET_OK;
 }
 
-HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
-    het_outer first, *o;
-    heti_t_arena arena;
-    het_result result;
+/* Sizes and memory. */
+static het_result heti_o_make(het_outer *first, het_outer **outer, het_error *error) {
     int64_t floats;
+    heti_t_arena arena;
+    first->paced = first->d.pace > 0;
+    first->all.end = het_parameter_count(first->ctx);
+    for (int64_t p = 0; p < first->all.end; p++) first->all.last += heti_o_count(first->ctx, p);
+    floats = (first->follows ? 1 : 2 + (first->d.bits > 0) + first->paced) * first->all.last;
+    first->saved_size = sizeof(heti_o_header) + HETI_T_CAST(size_t, floats) * sizeof(float);
+    first->room = HETI_T_CAST(int64_t, heti_o_data_size(first, first->all.last) / sizeof(heti_o_header) + 2);
+    if (first->follows) first->room = 1;
+    HETI_T_TRY(heti_t_arrays(&arena, sizeof *first, heti_o_layout, first, &first->d.allocator, "het_outer_create",
+                             error));
+    *outer = HETI_T_CAST(het_outer *, memcpy(arena.base, first, sizeof *first));
+    (*outer)->block = arena.size;
+    heti_o_divide(*outer);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
+    het_outer first, *o = &first;
+    het_result result;
     if (desc == NULL || ctx == NULL || outer == NULL) return HETI_O_REFUSE(error, "desc, ctx or outer is NULL");
+    const het_transport *inner = &het_get_desc(ctx)->layout.transport;
     *outer = NULL;
     memset(&first, 0, sizeof first);
-    HETI_T_TRY(heti_o_settle(&first.d, desc, error));
-    HETI_T_TRY(heti_t_choose(&desc->allocator, &first.d.allocator, error, "het_outer_create"));
-    if (het_get_desc(ctx)->layout.transport.iface != NULL)
-        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: the context has processes of its own");
     first.ctx = ctx;
-    first.paced = first.d.pace > 0;
-    first.all.end = het_parameter_count(ctx);
-    for (int64_t p = 0; p < first.all.end; p++) first.all.last += heti_o_count(ctx, p);
-    floats = (2 + (first.d.bits > 0) + first.paced) * first.all.last;
-    first.saved_size = sizeof(heti_o_header) + HETI_T_CAST(size_t, floats) * sizeof(float);
-    first.room = HETI_T_CAST(int64_t, heti_o_data_size(&first, first.all.last) / sizeof(heti_o_header) + 2);
-    HETI_T_TRY(heti_t_arrays(&arena, sizeof first, heti_o_layout, &first, &first.d.allocator, "het_outer_create",
-                             error));
-    o = HETI_T_CAST(het_outer *, memcpy(arena.base, &first, sizeof first));
-    o->block = arena.size;
-    if ((result = heti_o_begin(o)) == HET_OK) *outer = o;
-    else if (error != NULL) *error = o->error;
-    if (result != HET_OK) het_outer_destroy(o);
+    first.follows = inner->iface != NULL && inner->iface->process(inner->self) > 0;
+    result = heti_o_settle(&first.d, desc, first.follows, &first.error);
+    if (result == HET_OK) result = heti_t_choose(&desc->allocator, &first.d.allocator, &first.error, "het_outer_create");
+    if (result == HET_OK) result = heti_o_make(&first, &o, &first.error);
+    if (first.follows && result == HET_OK) result = heti_o_follow(o);
+    else if (first.follows) (void)het_fail(ctx, result, first.error.text); /* which process 0 hears of */
+    else result = heti_o_ends(o, result == HET_OK ? heti_o_begin(o) : result);
+    if (result != HET_OK && error != NULL) *error = o->error;
+    if (result == HET_OK) *outer = o;
+    else if (o != &first) het_outer_destroy(o);
     return result;
 }
 
-HETRAIN_API het_result het_outer_take(het_outer *o) {
+static het_result heti_o_take(het_outer *o) {
     if (o->info.joins < 0) return HET_ERR_STATE;
     if (o->own->when == INT64_MAX && (o->d.open == NULL || !heti_o_over(o)))
         HETI_T_TRY(heti_o_play(o, HETI_O_ALL_JOINS, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING)));
     return heti_o_set_out(o, &o->all);
 }
 
-HETRAIN_API het_result het_outer_end(het_outer *o) {
+HETRAIN_API het_result het_outer_take(het_outer *o) {
+    return o->follows ? heti_o_follow(o) : heti_o_ends(o, heti_o_take(o));
+}
+
+static het_result heti_o_end(het_outer *o) {
     if (o->info.joins < 0 || o->d.open == NULL || o->d.islands == 1 || !heti_o_over(o))
         return o->info.joins < 0 ? HET_ERR_STATE : HET_OK;
     return heti_o_play(o, HETI_O_COMING | HETI_O_GOING, 0, heti_o_wait(o, "deltas: ", HETI_O_GOING));
 }
 
+HETRAIN_API het_result het_outer_end(het_outer *o) {
+    return o->follows ? heti_o_follow(o) : heti_o_ends(o, heti_o_end(o));
+}
+
 HETRAIN_API const void *het_outer_state(het_outer *o, double trained, size_t *size) {
-    *size = o->info.joins < 0 ? 0 : o->saved_size;
+    *size = o->info.joins < 0 || o->follows ? 0 : o->saved_size;
     if (o->info.joins < 0) return NULL;
+    if (o->follows) return o->saved;
     *o->saved = heti_o_head(o, trained);
     o->saved->joining = heti_o_over(o);
     return o->saved;
