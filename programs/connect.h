@@ -14,6 +14,7 @@ typedef struct connect_place {
     char host[256], file[1001], run[300];    /* host or file is "" */
     double seconds;                          /* for all to come; 0: as het_tcp_desc says */
     int (*stopped)(void *user);              /* likewise; NULL: never */
+    void *user;
     const char *told;                        /* what says where: --world, MASTER_ADDR */
 } connect_place;
 
@@ -135,7 +136,7 @@ static inline het_result connect_open(const connect_place *place, const connect_
     desc.secret = secret->bytes;
     desc.secret_size = (int64_t)secret->size;
     desc.insecure = secret->insecure;
-    desc.open_seconds = place->seconds, desc.stopped = place->stopped;
+    desc.open_seconds = place->seconds, desc.stopped = place->stopped, desc.user = place->user;
     desc.logger = *logger;
     result = het_tcp_open(&desc, transport, error);
     if (result == HET_ERR_INVALID && desc.file == NULL && secret->size == 0 && !secret->insecure) /* as the options call it */

@@ -1,5 +1,6 @@
-/* --islands: this process is one island of several (hetrain_outer.h), with devices and a plan of its own. The transport that --world or a launcher
-   gives is theirs. Over TCP islands that died and were started again come back. Not part of hetrain. */
+/* --islands: this process is one island of several (hetrain_outer.h), with devices and a plan of its own; the transport that --world or a launcher
+   gives is theirs. With --island-world that one connects the processes of an island, of which the first meets the other islands. Over TCP islands
+   that died and were started again come back. Not part of hetrain. */
 #ifndef PROGRAMS_ISLANDS_H
 #define PROGRAMS_ISLANDS_H
 
@@ -12,6 +13,7 @@ typedef struct islands {
     het_transport transport;      /* MPI's; over TCP one that is open, and not the outer step's yet */
     het_transport now;            /* as it was opened last */
     int waits;                    /* the last step's join, for whoever goes on */
+    int follows;                  /* this process is not the first of its island */
     connect_place place;          /* over TCP, to meet again; processes 0: over MPI; `stopped`: whether to wait no longer */
     connect_secret secret;
     het_logger logger;
@@ -23,9 +25,22 @@ typedef struct islands {
 
 #define ISLANDS_FILE "islands.bin"
 
-static inline int islands_stopped(const islands *all) { return all->place.stopped != NULL && all->place.stopped(NULL); }
+static inline int islands_stopped(const islands *all) { return all->place.stopped != NULL && all->place.stopped(all->place.user); }
 
-/* Over TCP. Who is started waits for a day, as the others may be far from their next join; they wait for it as het_tcp_desc says. */
+/* Whether this island is stopped, as its first process sees it. */
+static inline int islands_are_stopped(const islands *all, het_ctx *ctx) {
+    int32_t stopped = islands_stopped(all);
+    return het_broadcast(ctx, 0, &stopped, sizeof stopped) == HET_OK && stopped;
+}
+
+/* Over TCP, later: where, and as what. Who is started waits for a day, as the others may be far from their next join. */
+static inline void islands_prepare(islands *all, const connect_place *place, const connect_secret *secret, const het_logger *logger) {
+    all->place = *place, all->secret = *secret, all->logger = *logger;
+    all->place.seconds = 24 * 3600;
+    all->count = place->processes, all->island = place->process;
+}
+
+/* The others wait for it as het_tcp_desc says. */
 static inline het_result islands_meet(islands *all, het_error *error) {
     const connect_place place = all->place;
     all->place.seconds = 0;
@@ -59,7 +74,9 @@ static inline void islands_pause(void *user) {
 /* What a checkpoint has of the outer step, to be kept in memory until islands_start. lost: it may be without. */
 static inline int islands_load(islands *all, const het_saved *saved, int lost) {
     het_error error = { HET_OK, "" };
-    het_result result = het_checkpoint_file(saved, ISLANDS_FILE, NULL, 0, &all->saved_size, &error);
+    het_result result;
+    if (all->follows) return 0;
+    result = het_checkpoint_file(saved, ISLANDS_FILE, NULL, 0, &all->saved_size, &error);
     if (result != HET_ERR_LIMIT && lost) return 0;
     if (result != HET_ERR_LIMIT)
         return fail(BAD_INPUT, "--islands: %s has no " ISLANDS_FILE ", the outer step's momentum; --force-resume starts without", saved->path);
@@ -85,13 +102,13 @@ static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
 }
 
 /* After a step; joins where it is time to. One that is stopped while it waits makes that join when it goes on. */
-static inline het_result islands_step(islands *all, int64_t done, int64_t tokens) {
+static inline het_result islands_step(islands *all, het_ctx *ctx, int64_t done, int64_t tokens) {
     het_result result;
     all->tokens += (double)tokens;
     if (done % all->every != 0) return het_outer_poll(all->outer);
     if (het_outer_get_info(all->outer)->rounds * all->every >= done) return HET_OK; /* it was behind, and took part in two rounds at once */
     result = het_outer_join(all->outer, all->tokens);
-    if (result != HET_OK && islands_stopped(all) && het_outer_get_info(all->outer)->joins >= 0) {
+    if (result != HET_OK && islands_are_stopped(all, ctx) && het_outer_get_info(all->outer)->joins >= 0) {
         result = HET_OK;
         all->waits = het_outer_get_info(all->outer)->rounds * all->every < done;
     }
@@ -116,7 +133,7 @@ static inline het_result islands_start(islands *all, het_outer_desc *desc, het_c
     if (result == HET_OK) all->tokens = het_outer_get_info(all->outer)->trained;
     if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
     if (result != HET_OK || all->tokens <= 0 || het_get_step(ctx) % all->every != 0) return result;
-    result = islands_step(all, het_get_step(ctx), 0); /* the join that it was stopped in */
+    result = islands_step(all, ctx, het_get_step(ctx), 0); /* the join that it was stopped in */
     if (result != HET_OK) (void)het_error_put(error, result, het_outer_error(all->outer));
     return result;
 }

@@ -38,8 +38,6 @@ static void on_signal(int number) {
     errno = before;
 }
 
-static inline int stop_is_asked(void *user) { (void)user; return stop_asked; }
-
 /* SIGHUP: of a terminal that is closed, which kernel and shell may both send, unless nohup has it ignored. mpirun gives SIGUSR1 on to all processes,
    maybe twice; SIGINT and SIGTERM it gives on as well, but ends them soon after. */
 static inline void catch_signals(void) {
@@ -135,6 +133,9 @@ static inline int stop_seen(stopper *s) {
     }
     return stop_asked || s->asked;
 }
+
+/* user: the stopper, or NULL: whether this process is to stop. */
+static inline int stop_is_asked(void *user) { return user != NULL ? stop_seen((stopper *)user) : stop_asked; }
 
 /* After the last step, with the status so far: the bytes that are still to come do. */
 static inline int stop_end(stopper *s, int status) {

@@ -39,7 +39,7 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret, *power;
+    const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret, *island_world, *power;
     int64_t save_dtype;
     double adapt, plan_seconds, memory_limit;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches, slice_tokens;
@@ -120,6 +120,8 @@ static const option options[] = {
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
       "what processes on several machines prove to know; default: the text in HETRAIN_WORLD_SECRET" },
+    { "--island-world", "I/N@WHERE", OPTION_TEXT, AT(island_world), OWN, 0,
+      "island I of N, whose processes --world or a launcher connects; WHERE: as there, where the first processes of all islands meet" },
     { "--insecure-world", NULL, OPTION_FLAG, AT(insecure_world), OWN, 0, "without a secret: trusts everybody who reaches the port" },
     { "--islands", "H", OPTION_INTEGER, AT(islands), 0, 1e9,
       "every process is an island with devices, plan and data order of its own, that joins the others every H of its steps; 0: no" },
@@ -218,7 +220,7 @@ static int option_is_saved(const option *o) {
     return o->kind < OPTION_GROUP && !option_is_among(o, "--model --dropout --init --out --resume --hash --quiet --plan --schedule --memory-limit "
         "--links --devices --save-plan --save-profile --trace --timeline --replan --slow --profile --plan-seconds --adapt --adapt-shares "
         "--tokenizer --init-adapter --any-base --export --save-dtype --power --force-resume --overwrite --loaders --scaling --world --world-secret "
-        "--insecure-world");
+        "--insecure-world --island-world");
 }
 
 /* Options that decide what is trained: a run goes on with those it was saved with. */
@@ -1329,7 +1331,7 @@ static int end_islands(job *j) {
     const int saves = j->out[0] != 0, status = saves ? save(j) : 0;
     if (status != 0) return status;
     if (het_outer_take(j->sea.outer) != HET_OK) {
-        if (stop_asked && saves) j->sea.waits = 1; /* for the last joins of others */
+        if (islands_are_stopped(&j->sea, j->ctx) && saves) j->sea.waits = 1; /* for the last joins of others */
         return j->sea.waits ? 0 : fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer));
     }
     return saves ? saver_take(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files) : 0;
@@ -1391,7 +1393,7 @@ static int check_fixed_options(const job *j) {
 /* The saved run goes on only as it was: with islands where it was one of them, and with the data held out that it held out. */
 static int check_way_on(const job *j) {
     const settings *s = &j->set;
-    if (s->islands > 0 && j->processes > 1)
+    if (s->islands > 0 && j->processes > 1 && s->island_world == NULL)
         return fail(BAD_INPUT, "--islands %lld: the saved run is one of islands; give it on the command line, too, as it says how processes meet",
                     (long long)s->islands);
     if (s->val != NULL && het_checkpoint_option(j->saved, "val") == NULL && s->data != NULL && !mix_is(s->data) && !s->force_resume)
@@ -1497,7 +1499,7 @@ static int check_idle_options(const job *j) {
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
         { j->ranks.world == 1, "--links --adapt", "with one rank" },
         { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
-        { s->islands == 0, "--outer-lr --outer-momentum --island-seconds --island-fragments --island-bits", "without --islands" },
+        { s->islands == 0, "--outer-lr --outer-momentum --island-seconds --island-fragments --island-bits --island-world", "without --islands" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
         { !automatic && s->adapt <= 0, "--plan-seconds", "without --plan auto or --adapt" },
         { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
@@ -2173,7 +2175,7 @@ static int one_step(job *j, het_step_info *info) {
         if (strstr(het_last_error(j->ctx), "step ") != NULL) return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "%s", het_last_error(j->ctx));
         return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
     }
-    if (j->sea.outer != NULL && islands_step(&j->sea, step + 1, info->tokens) != HET_OK) {
+    if (j->sea.outer != NULL && islands_step(&j->sea, j->ctx, step + 1, info->tokens) != HET_OK) {
         end_progress(j);
         return fail(FAILED, "step %lld: --islands: %s", (long long)step + 1, het_outer_error(j->sea.outer));
     }
@@ -2296,8 +2298,8 @@ static void print_launch(const job *j) {
 
 /* The command that goes on after a stop: how many processes, and the options that no checkpoint keeps; behind # what the other processes need. */
 static void print_way_on(const job *j) {
-    static const char *const names[] = { "--islands", "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan",
-                                        "--schedule", "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
+    static const char *const names[] = { "--islands", "--island-world", "--world", "--world-secret", "--insecure-world", "--devices", "--links",
+                                         "--slow", "--plan", "--schedule", "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
                                          "--plan-seconds", "--export", "--save-dtype", "--power" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];
@@ -2313,7 +2315,7 @@ static void print_way_on(const job *j) {
         if (options[at].kind != OPTION_FLAG) print_word(option_text(&j->set, &options[at], buffer, sizeof buffer));
     }
     if (j->set.export_to != NULL) printf(" --overwrite"); /* what was exported at the stop lies there */
-    if (j->sea.count > 1) printf(" # and the other islands, each from its own --out");
+    if (j->sea.count > 1) printf(" # and the other islands, each from its own --out%s", j->processes > 1 ? ", in all their processes" : "");
     else if (world != NULL && j->processes > 1) printf(" # the others: --world 1%s%s", strchr(world, '/'), j->processes > 2 ? ", 2/..., ..." : "");
     else if (j->processes > 1 && own_variables(j) != NULL) printf(" # the others: %s=1%s", own_variables(j), j->processes > 2 ? ", 2, ..." : "");
     else if (strcmp(launcher, "torchrun") == 0 && j->launch.local_size > 0 && j->launch.local_size < j->processes)
@@ -2399,12 +2401,28 @@ static void become_island(job *j) {
     program_is_mute = 0;
 }
 
+/* The first process of an island has met the others: those that follow wait until it says so. */
+static int hear_of_meeting(const job *j) {
+    const het_transport *t = &j->transport;
+    const int64_t first = j->sea.follows ? 0 : 1, end = j->sea.follows ? 1 : j->processes;
+    unsigned char byte = 0;
+    int status = 0;
+    for (int64_t p = first; p < end && status == 0; p++) {
+        het_request request;
+        memset(&request, 0, sizeof request);
+        status = message_wait(t, &request, p, j->sea.follows ? t->iface->irecv(t->self, p, HETRAIN_CALLERS_CHANNEL, &byte, 1, &request)
+                                                             : t->iface->isend(t->self, p, HETRAIN_CALLERS_CHANNEL, &byte, 1, &request));
+    }
+    return status;
+}
+
 /* Where there are steps to come all meet before anything is loaded, so that nobody waits for an island that only reads its data. */
 static int meet_islands(job *j) {
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
-    if (j->sea.place.processes > 1 && j->set.steps > j->resumed_step) result = islands_meet(&j->sea, &error);
-    return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
+    if (j->set.islands == 0 || j->sea.place.processes < 2 || j->set.steps <= j->resumed_step) return 0;
+    if (!j->sea.follows) result = islands_meet(&j->sea, &error);
+    return result == HET_OK ? hear_of_meeting(j) : fail(status_of(result), "%s", error.text);
 }
 
 static int join_islands(job *j) {
@@ -2421,7 +2439,7 @@ static int join_islands(job *j) {
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
     if (s->island_seconds > 0 && desc.pace == 0) return fail(BAD_INPUT, "--island-seconds %g: below a microsecond", s->island_seconds);
     j->sea.every = s->islands / s->island_fragments;
-    j->sea.place.stopped = stop_is_asked;
+    j->sea.place.stopped = stop_is_asked, j->sea.place.user = &j->stop;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     if (result != HET_OK && desc.pace == 0 && strstr(error.text, "other settings") != NULL)
@@ -2473,6 +2491,7 @@ static int run(job *j, int argc, char **argv) {
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
     loader_end(&j->loader);
     status = stop_end(&j->stop, status);
+    j->sea.place.user = NULL; /* no other process asks any more */
     if (status == 0) status = finish(j);
     j->finished = status == 0;
     return status;
@@ -2504,7 +2523,8 @@ static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
     const char *secret_file = early_option(*argc, *argv, "--world-secret");
     const char *every = early_option(*argc, *argv, "--islands");
-    const int apart = every != NULL && strtoll(every, NULL, 10) > 0;
+    const char *sea = early_option(*argc, *argv, "--island-world");
+    const int apart = sea == NULL && every != NULL && strtoll(every, NULL, 10) > 0;
     const het_logger logger = { on_meeting, NULL };
     connect_secret secret;
     connect_place place;
@@ -2536,13 +2556,14 @@ static int open_transport(job *j, int *argc, char ***argv) {
     }
     if (result == HET_OK) result = connect_take_secret(&secret, secret_file, &error);
     j->launch = launch;
-    if (result == HET_OK && place.processes == 0 && (secret_file != NULL || secret.insecure))
+    if (result == HET_OK && sea != NULL && (result = connect_parse("--island-world", sea, &j->sea.place, &error)) == HET_OK)
+        islands_prepare(&j->sea, &j->sea.place, &secret, &logger);
+    if (result == HET_OK && place.processes == 0 && sea == NULL && (secret_file != NULL || secret.insecure))
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");
     if (result == HET_OK && place.processes > 1 && !apart) result = connect_open(&place, &secret, &logger, &j->transport, &error);
     if (apart && place.processes > 1) { /* which meet later */
-        j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
-        j->sea.place.seconds = 24 * 3600;
+        islands_prepare(&j->sea, &place, &secret, &logger);
         j->processes = place.processes, j->process = place.process;
     }
     memset(&secret, 0, sizeof secret);
@@ -2551,6 +2572,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
         j->processes = j->transport.iface->processes(j->transport.self);
         j->process = j->transport.iface->process(j->transport.self);
         program_is_mute = j->process > 0;
+        j->sea.follows = sea != NULL && j->process > 0;
     }
     if (launch.size == j->processes || j->transport.iface == NULL) {
         if (apart) become_island(j);
@@ -2564,20 +2586,19 @@ static int open_transport(job *j, int *argc, char ***argv) {
 #endif
 }
 
-static int close_transport(job *j, int status) {
+static int close_transport(const job *j, het_transport *transport, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
-    if (j->transport.iface == NULL) j->transport = j->sea.transport; /* not the outer step's */
-    if (j->transport.iface == NULL) return status;
+    if (transport->iface == NULL) return status;
     if (status != 0 && !j->all_end) {
         (void)het_error_put(&error, HET_ERR_STATE, failure); /* as much as the others hear */
-        j->transport.iface->abort(j->transport.self, HET_ERR_STATE, error.text);
+        transport->iface->abort(transport->self, HET_ERR_STATE, error.text);
     }
 #ifdef HETRAIN_MPI
-    if (strcmp(j->transport.iface->name, "tcp") != 0) result = het_mpi_close(&j->transport, &error);
+    if (strcmp(transport->iface->name, "tcp") != 0) result = het_mpi_close(transport, &error);
     else
 #endif
-    result = het_tcp_close(&j->transport, &error);
+    result = het_tcp_close(transport, &error);
     return result != HET_OK && status == 0 ? fail(FAILED, "%s", error.text) : status;
 }
 
@@ -2605,7 +2626,8 @@ static int program(int argc, char **argv) {
     het_outer_destroy(j->sea.outer);
     het_destroy(j->ctx);
     status = close_groups(j, status);
-    status = close_transport(j, status);
+    status = close_transport(j, &j->sea.transport, status); /* not the outer step's */
+    status = close_transport(j, &j->transport, status);
     stop_free(&j->stop);
     if (j->validation.data == j->training.data) j->validation.data = NULL;
     close_source(&j->validation);

@@ -134,9 +134,60 @@ if [ -x "$programs/mpi/train_mpi" ] && command -v mpirun > /dev/null; then
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
         --islands 4 --devices cpu:1 > out 2>&1
     report "$([ "$(grep '^weights' out | sort -u)" = "$plain" ]; echo $?)" 'over MPI: the same' "$plain" "$(tail -n 3 out)"
+    timeout -k 5 120 "$program" --island-world "0/2@file:$work/sea" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > out.0 2>&1 < /dev/null &
+    child[0]=$!
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
+        --islands 4 --devices cpu:1 --plan pp --island-world "1/2@file:$work/sea" > out.1 2>&1 < /dev/null &
+    child[1]=$!
+    ended 2; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'an island of two processes under MPI, over TCP to the other: the same' "$plain" "$(cat out.0 out.1)"
 else
     leave_out 'over MPI: there is none'
 fi
+
+# Of three processes 1 and 2 are island 1, with a rank each
+member() { # member I OPTION...
+    local i=$1 where=(--island-world "0/2@file:$work/sea")
+    shift
+    [ $i = 0 ] || where=(--island-world "1/2@file:$work/sea" --world "$((i - 1))/2@file:$work/inner")
+    timeout -k 5 120 "$program" "${where[@]}" --hash --quiet "$@" > out.$i 2>&1 < /dev/null &
+    child[i]=$!
+}
+of_two() { [ "$1" = 0 ] || echo --plan pp; }
+all_ended() { wait "${child[2]}"; local status=$?; ended 2 && [ $status = 0 ] && [ ! -s out.2 ]; }
+# shellcheck disable=SC2046
+for i in 0 1 2; do
+    member $i "${run[@]}" --steps 12 --islands 4 --devices cpu:1 $(of_two $i) --out kept.$((i > 0)) --checkpoint-every 2 --keep 9
+done
+all_ended; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'an island of two processes: the same' "$hash" "$plain" "$(cat out.?)"
+rm -r kept.?/step-0000001*
+for i in 0 1 2; do member $i --resume kept.$((i > 0)) --islands 4 --devices cpu:1; done
+all_ended; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'stopped within a round, it goes on with the same bits' "$hash" "$plain" "$(cat out.?)"
+rm -r kept.?
+# Its second process is told to stop while the first waits for a join
+for i in 0 1 2; do
+    # shellcheck disable=SC2046
+    member $i "${run[@]}" --steps 12 --islands 12 --devices cpu:1@0.$((i > 0 ? 90 : 1)) $(of_two $i) --out kept.$((i > 0))
+done
+reached '"step":11,' kept.1/log.jsonl
+reached '"step":1,' kept.0/log.jsonl
+sleep 0.3
+kill -TERM "${child[2]}"
+wait "${child[2]}"; status=$?
+wait "${child[1]}"
+report "$([ $((status + $?)) = 0 ] && grep -q '^stopped after step 12 of 12' out.1; echo $?)" 'it is stopped in a join, by its second process' "$(cat out.?)"
+for i in 1 2; do member $i --resume kept.1 --islands 12 --devices cpu:1; done
+all_ended; report $? 'which is made later' "$hash" "$(cat out.?)"
+for victim in 1 2; do
+    rm -rf kept.?
+    # shellcheck disable=SC2046
+    for i in 0 1 2; do member $i "${run[@]}" --steps 400 --islands 4 --devices cpu:1@0.1 $(of_two $i) --out kept.$((i > 0)); done
+    reached '"step":7,' kept.1/log.jsonl
+    crash $victim; wait "${child[3 - victim]}"; status=$?
+    reached 'waits for process 1' out.0
+    for i in 1 2; do member $i "${run[@]}" --steps 400 --islands 4 --devices cpu:1 --plan pp --out kept.1 --overwrite; done
+    all_ended; report "$([ $? = 0 ] && [ $status != 0 ]; echo $?)" "its process $((victim - 1)) is killed, the other ends, both come back" "$hash" "$(cat out.?)"
+done
+rm -r kept.?
 
 # one of them is killed when its log has 7 to 106 steps, and started again
 kills=${HETRAIN_TEST_KILLS:-2} round=${HETRAIN_TEST_FIRST_ROUND:-0}

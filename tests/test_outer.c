@@ -727,7 +727,7 @@ static void live_with_breaks(life *l)
     support_expect(het_outer_create(&l->desc, ctx, &sea.outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
     for (done = 1; done <= 12; done++) {
         const het_step_info info = support_step(ctx, &run.data, (int)(done % SUPPORT_MAX_STEPS), SUPPORT_APART);
-        const int fails = islands_step(&sea, done, info.tokens) != HET_OK;
+        const int fails = islands_step(&sea, ctx, done, info.tokens) != HET_OK;
         if (fails) snprintf(meetings.failed[l->desc.island], sizeof meetings.failed[0], "step %d: %s", (int)done, het_outer_error(sea.outer));
         if (l->desc.island == 0) TELL(meetings.through, fails ? 12 : done);
         if (fails) break;

@@ -283,8 +283,8 @@ typedef struct heti_o_order {
 /* An order goes from process 0 to one of the others. It may have to wait for long, as 0 waits for
    other islands, but not for a process without a sign of life. */
 static het_result heti_o_pass_on(het_outer *o, int64_t process, heti_o_order *order) {
-    const het_layout *layout = &het_get_desc(o->ctx)->layout;
-    const het_transport *t = &layout->transport;
+    const het_layout *of = &het_get_desc(o->ctx)->layout;
+    const het_transport *t = &of->transport;
     const uint32_t channel = HETRAIN_CALLERS_CHANNEL;
     het_request request;
     heti_o_island other;
@@ -293,7 +293,7 @@ static het_result heti_o_pass_on(het_outer *o, int64_t process, heti_o_order *or
     het_result result = o->follows ? t->iface->irecv(t->self, process, channel, order, sizeof *order, &request)
                                    : t->iface->isend(t->self, process, channel, order, sizeof *order, &request);
     while (result == HET_OK && (result = t->iface->test(t->self, &request, &done)) == HET_OK && !done) {
-        if (!given_up && heti_o_is_silent(t, process, &other, layout->deadline)) {
+        if (!given_up && heti_o_is_silent(t, process, &other, of->deadline)) {
             given_up = 1; /* and the request ends */
             t->iface->abort(t->self, HET_ERR_TRANSPORT, "a process of this island is silent");
         }
@@ -769,7 +769,8 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     first.ctx = ctx;
     first.follows = inner->iface != NULL && inner->iface->process(inner->self) > 0;
     result = heti_o_settle(&first.d, desc, first.follows, &first.error);
-    if (result == HET_OK) result = heti_t_choose(&desc->allocator, &first.d.allocator, &first.error, "het_outer_create");
+    if (result == HET_OK)
+        result = heti_t_choose(&desc->allocator, &first.d.allocator, &first.error, "het_outer_create");
     if (result == HET_OK) result = heti_o_make(&first, &o, &first.error);
     if (first.follows && result == HET_OK) result = heti_o_follow(o);
     else if (first.follows) (void)het_fail(ctx, result, first.error.text); /* which process 0 hears of */
