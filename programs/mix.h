@@ -84,15 +84,15 @@ static inline int mix_line(const char *option_name, const char *path, int64_t nu
     return *status == 0;
 }
 
-/* The file is looked through: its format, and that every token is below `vocab`. It lies behind byte m->size of the mix. */
-static inline int mix_open_file(file_mix *m, mix_file *f, const char *option_name, int64_t vocab, int encoded) {
+/* The file is looked through: its format, and that every token is below `vocab`. It lies behind byte m->size of the mix. `where` begins errors. */
+static inline int mix_open_file(file_mix *m, mix_file *f, const char *where, int64_t vocab, int encoded) {
     het_data_desc desc;
     het_data_info info;
     het_data *data;
     het_error error = { HET_OK, "" };
     het_result result;
     uint64_t unit;
-    int status = read_from(option_name, f->path, &f->opened), text;
+    int status = read_from(where, f->path, &f->opened), text;
     if (status != 0) return status;
     f->reader = f->opened;
     m->files++;
@@ -102,7 +102,7 @@ static inline int mix_open_file(file_mix *m, mix_file *f, const char *option_nam
     desc.reader = f->reader, desc.vocab = text && encoded ? 256 : vocab, desc.length = desc.sequences = desc.slots = 1;
     result = het_data_open(&desc, &data, &error);
     if (result != HET_OK)
-        return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
+        return fail(status_of(result), "%s %s%s", where, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
     het_data_get_info(data, &info);
     het_data_close(data);
     f->first = info.format == HET_DATA_LLMC ? MIX_HEADER : 0;
@@ -110,11 +110,11 @@ static inline int mix_open_file(file_mix *m, mix_file *f, const char *option_nam
     unit = f->bytes / (uint64_t)info.tokens;
     if (f == m->file) m->text = text, m->unit = unit, m->size = unit == 4 ? MIX_HEADER : 0;
     if (text != m->text || unit != m->unit)
-        return fail(BAD_INPUT, "%s %s: %s of %d bytes, in %s %s of %d; a mix has one kind", option_name, f->path, text ? "text" : "tokens", (int)unit,
+        return fail(BAD_INPUT, "%s %s: %s of %d bytes, in %s %s of %d; a mix has one kind", where, f->path, text ? "text" : "tokens", (int)unit,
                     m->file->path, m->text ? "text" : "tokens", (int)m->unit);
     f->start = m->size;
     f->end = m->size += (uint64_t)(f->weight * (double)info.tokens) * unit;
-    return f->end > f->start ? 0 : fail(BAD_INPUT, "%s %s: a weight of %g leaves none of its %lld tokens", option_name, f->path, f->weight,
+    return f->end > f->start ? 0 : fail(BAD_INPUT, "%s %s: a weight of %g leaves none of its %lld tokens", where, f->path, f->weight,
                                         (long long)info.tokens);
 }
 
@@ -132,6 +132,7 @@ static inline int mix_open(file_mix *m, const char *option_name, const char *pat
                            het_data_format *format) {
     size_t length = 0;
     char *text = read_small_file(path, &length), *line, *next;
+    char where[4200]; /* a path of PATH_MAX and the words around it */
     int64_t lines = 1, number = 0, i;
     int status = 0;
     memset(m, 0, sizeof *m);
@@ -143,7 +144,9 @@ static inline int mix_open(file_mix *m, const char *option_name, const char *pat
     for (line = text, i = 0; status == 0 && line != NULL; line = next) {
         next = strchr(line, '\n');
         if (next != NULL) *next++ = 0;
-        if (mix_line(option_name, path, ++number, line, &m->file[i], &status)) status = mix_open_file(m, &m->file[i++], option_name, vocab, encoded);
+        if (!mix_line(option_name, path, ++number, line, &m->file[i], &status)) continue;
+        snprintf(where, sizeof where, "%s %s: line %lld:", option_name, path, (long long)number);
+        status = mix_open_file(m, &m->file[i++], where, vocab, encoded);
     }
     free(text);
     if (status == 0 && m->files == 0) status = fail(BAD_INPUT, "%s %s: names no file", option_name, path);

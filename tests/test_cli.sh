@@ -272,11 +272,11 @@ try '1 a\nmuch a\n' '--data parts/bad.mix: line 2: expected WEIGHT PATH' train -
 try '0 a\n' 'line 1: expected WEIGHT PATH' train --data parts/bad.mix "${tiny[@]}"
 try 'nan a\n' 'line 1: expected WEIGHT PATH' train --data parts/bad.mix "${tiny[@]}"
 try '# none\n' '--data parts/bad.mix: names no file' train --data parts/bad.mix "${tiny[@]}"
-try '1 gone\n' '--data parts/gone: No such file' train --data parts/bad.mix "${tiny[@]}"
+try '1 a\n\n1 gone\n' '--data parts/bad.mix: line 3: parts/gone: No such file' train --data parts/bad.mix "${tiny[@]}"
 try '1 bad.mix\n' 'a mix has no mixes' train --data parts/bad.mix "${tiny[@]}"
-try '1e-5 a\n' 'a weight of 1e-05 leaves none of its' train --data parts/bad.mix "${tiny[@]}"
-try '1 a\n1 dated.llmc\n' 'tokens of 2 bytes|text of 1|one kind' train --data parts/bad.mix --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300
-try '1 dated.llmc\n' 'dated.llmc|257|offset 1024|256' train --data parts/bad.mix "${tiny[@]}"
+try '1e-5 a\n' '--data parts/bad.mix: line 1: parts/a: a weight of 1e-05 leaves none of its' train --data parts/bad.mix "${tiny[@]}"
+try '1 a\n1 dated.llmc\n' '--data parts/bad.mix: line 2: parts/dated.llmc: tokens of 2 bytes|text of 1|one kind' train --data parts/bad.mix --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300
+try '1 dated.llmc\n' '--data parts/bad.mix: line 1: parts/dated.llmc: token 257|offset 1024|256' train --data parts/bad.mix "${tiny[@]}"
 try '1 a\n' '--log parts/a: is the file of --data' train --data parts/bad.mix --log parts/a "${tiny[@]}"
 refuses '--data parts/text.mix: a mix is for train' evaluate --init mixing --data parts/text.mix
 
