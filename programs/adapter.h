@@ -7,13 +7,14 @@
 
 /* Sets the model's low-rank settings from the directory's adapter_config.json. base: the model it belongs to, or NULL. */
 static inline int adapter_model(const char *option_name, const char *directory, het_model_desc *model, char *base, size_t capacity) {
-    char path[1024], *text;
+    char path[1024], other[1300], *text;
     het_error error = { HET_OK, "" };
     het_result result;
     size_t length;
     if (!path_join(path, sizeof path, directory, "adapter_config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
     text = read_small_file(path, &length);
-    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, small_file_error());
+    if (text == NULL)
+        return fail(BAD_INPUT, "%s %s: %s%s", option_name, path, small_file_error(), in_checkpoint(directory, "adapter_config.json", other));
     result = het_adapter_from_json(text, length, model, base, capacity, &error);
     free(text);
     return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);

@@ -19,6 +19,7 @@
 #include "hetrain_files.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
@@ -540,6 +541,27 @@ static inline int path_join(char *to, size_t capacity, const char *directory, co
     return n >= 0 && (size_t)n < capacity;
 }
 
+/* Behind an error: "; DIR/step-00000100 has one" where the newest checkpoint in the directory does and itself has none, as of a run that was stopped;
+   or "". */
+static inline const char *in_checkpoint(const char *directory, const char *name, char to[1300]) {
+    const int error = errno; /* which the caller tells, too */
+    unsigned long long step, newest = 0;
+    struct dirent *entry;
+    char path[1300];
+    DIR *folder = path_join(path, sizeof path, directory, name) && access(path, F_OK) != 0 ? opendir(directory) : NULL;
+    to[0] = 0;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const char *number = strncmp(entry->d_name, "step-", 5) == 0 ? entry->d_name + 5 : "";
+        if (number[0] == 0 || number[strspn(number, "0123456789")] != 0 || (step = strtoull(number, NULL, 10)) < newest) continue;
+        if ((size_t)snprintf(path, sizeof path, "%s/%s/%s", directory, entry->d_name, name) >= sizeof path || access(path, F_OK) != 0) continue;
+        newest = step;
+        snprintf(to, 1300, "; %.*s has one", (int)(strlen(path) - strlen(name) - 1), path);
+    }
+    if (folder != NULL) closedir(folder);
+    errno = error;
+    return to;
+}
+
 /* A text file of at most SMALL_FILE bytes with a 0 behind it; NULL: small_file_error() says why. */
 #define SMALL_FILE 1048576
 static inline char *read_small_file(const char *path, size_t *length) {
@@ -571,7 +593,7 @@ static inline int file_write(void *user, const void *from, size_t size) { return
 
 /* The text of the config.json that `spec` is, or that lies in it, to be freed; NULL: it is neither, or *status says. */
 static inline char *config_text(const char *option_name, const char *spec, size_t *length, int *status) {
-    char path[1024];
+    char path[1024], other[1300];
     const char *from = is_directory(spec) ? path : spec;
     char *text;
     *status = 0;
@@ -581,7 +603,7 @@ static inline char *config_text(const char *option_name, const char *spec, size_
         return NULL;
     }
     text = read_small_file(from, length);
-    if (text == NULL) *status = fail(BAD_INPUT, "%s %s: %s", option_name, from, small_file_error());
+    if (text == NULL) *status = fail(BAD_INPUT, "%s %s: %s%s", option_name, from, small_file_error(), in_checkpoint(spec, "config.json", other));
     return text;
 }
 
@@ -646,14 +668,15 @@ static inline int plan_refused(const char *option_name, const char *spec, het_re
 /* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the config.json beside them, which is there unless --model is
    given. */
 static inline int weights_of_init(const char *init, const char *spec, char *weights, size_t capacity, char config[1024]) {
-    char *slash;
+    char *slash, other[1300];
     const char *bad;
     const int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
                                           : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
     if (!fits || (size_t)snprintf(config, 1024, "%s", weights) >= 1024 - 16) return fail(BAD_INPUT, "--init: path too long");
     if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, 1024, init, "model.safetensors.index.json") &&
         access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
-    else if ((bad = not_a_file(weights)) != NULL) return fail(BAD_INPUT, "--init %s: %s", weights, bad);
+    else if ((bad = not_a_file(weights)) != NULL)
+        return fail(BAD_INPUT, "--init %s: %s%s", weights, bad, in_checkpoint(init, "model.safetensors", other));
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
     return spec != NULL || access(config, F_OK) == 0 ? 0 : fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);

@@ -135,6 +135,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 static int list_files(const char *path, char **name, int *count) {
     DIR *folder = opendir(path);
     struct dirent *entry;
+    char other[1300];
     if (folder == NULL) return fail(BAD_INPUT, "%s: %s", path, strerror(errno));
     while ((entry = readdir(folder)) != NULL && *count < PATHS) {
         const size_t length = strlen(entry->d_name);
@@ -145,7 +146,7 @@ static int list_files(const char *path, char **name, int *count) {
     }
     closedir(folder);
     qsort(name, (size_t)*count, sizeof *name, by_name);
-    return *count > 0 ? 0 : fail(BAD_INPUT, "%s: holds no safetensors file", path);
+    return *count > 0 ? 0 : fail(BAD_INPUT, "%s: holds no safetensors file%s", path, in_checkpoint(path, "state.json", other));
 }
 
 /* The model in config.json, where there is one. With `fits` it is not shown but, without experts, held against the weights beside it. */

@@ -104,6 +104,21 @@ assert told["checksums"] == {name: f["xxh64"] for name, f in state["files"].item
 assert all(len(h) == -(-os.path.getsize(sys.argv[1] + "/" + name) // 2**20) for name, h in told["checksums"].items())
 END
 report $? 'a checkpoint as JSON says what its files say' "$(tail -n 1 log)"
+mkdir killed # before its last step: it has checkpoints alone
+cp -r $saved killed
+cp -r $saved killed/step-100000000
+mkdir killed/step-200000000 killed/step-x
+refuses 'killed: holds no safetensors file; killed/step-100000000 has one' killed
+for use in 'generate --init killed' 'evaluate --init killed --data text' 'train --init killed --data text'; do
+    # shellcheck disable=SC2086
+    refusal '--init killed/model.safetensors: No such file or directory; killed/step-100000000 has one' "${inspect%/*}"/$use
+    report "$([ -z "$bad" ]; echo $?)" "so does $use" "$bad" "$line"
+done
+refusal '--model killed/config.json: No such file or directory; killed/step-100000000 has one' "$train" --model killed --data text
+report "$([ -z "$bad" ]; echo $?)" 'so does a model without weights' "$bad" "$line"
+mkdir killed/model.safetensors
+refusal '--init killed/model.safetensors: is a directory' "${inspect%/*}"/generate --init killed
+report "$([ -z "$bad" ] && [[ $line != *' has one' ]]; echo $?)" 'but where it is no file' "$bad" "$line"
 spoilt() { # spoilt WORDS FILE BYTE
     rm -rf spoilt
     cp -r $saved spoilt
