@@ -1069,16 +1069,32 @@ static uint64_t hash_versions(const het_plan *plan, const het_schedule *lists, i
 
 static const char *hash_in(const char *versions) { return strrchr(versions, '(') != NULL ? strrchr(versions, '(') : ""; }
 
-/* With several updates a step plan and schedule (NULL: that of the plan) decide what is trained. */
+/* The first of a step's updates that no gradient joins; -1: there is none. joined: [plan->updates] of 0. */
+static int64_t empty_update(const het_plan *plan, const het_schedule *lists, int64_t *joined) {
+    int64_t most = 0, update = 0;
+    for (int64_t i = 0; i < plan->stages; i++) {
+        const int64_t own = plan->stage[i].updates > 0 ? plan->stage[i].updates : plan->updates;
+        if (own > most) most = own;
+    }
+    for (int64_t i = 0; i < lists->start[lists->ranks]; i++) {
+        const het_action *a = &lists->action[i];
+        if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) && a->version >= 0 && a->version < plan->updates) joined[a->version] = 1;
+    }
+    while (update < most && joined[update]) update++;
+    return update < most ? update : -1;
+}
+
+/* With several updates a step plan and schedule (NULL: that of the plan) decide what is trained. Each update wants a micro-batch: one without a
+   gradient would count, and bring nothing. A run that goes on, or over to another plan by itself, keeps what it has. */
 static int set_versions(job *j, const het_plan *plan, const het_schedule *lists, int64_t micro_batches) {
-    int64_t *numbers = NULL; /* of pipelines, then of stages */
+    int64_t *numbers = NULL, empty = -1; /* of pipelines, then of stages; and of updates */
     het_schedule *made = NULL;
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
     double late;
     snprintf(j->versions, sizeof j->versions, "1 update a step");
     if (plan == NULL || plan->updates < 2) return 0;
-    if ((numbers = (int64_t *)calloc((size_t)plan->stages, sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
+    if ((numbers = (int64_t *)calloc((size_t)(plan->stages + plan->updates), sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
     het_plan_micro_batches(plan, micro_batches, numbers);
     if (lists == NULL) result = het_schedule_make(plan, numbers, NULL, &made, &error);
     if (made != NULL) lists = made;
@@ -1088,9 +1104,13 @@ static int set_versions(job *j, const het_plan *plan, const het_schedule *lists,
                  "%lld updates a step by %s, staleness %lld: gradients %lld late at most, %.4g on average (%016llx)", (long long)plan->updates,
                  made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness, (long long)most, late,
                  (unsigned long long)hash_versions(plan, lists, numbers));
+        if (j->ctx == NULL && j->saved == NULL) empty = empty_update(plan, lists, numbers + plan->stages);
     }
     free(numbers);
     het_schedule_free(made);
+    if (empty >= 0)
+        return fail(BAD_INPUT, "--updates %lld: of the step's %lld micro-batches none joins its update %lld; fewer updates, or more micro-batches "
+                               "for each pipeline", (long long)plan->updates, (long long)micro_batches, (long long)empty + 1);
     return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
 }
 
@@ -1479,14 +1499,6 @@ static int scale(job *j) {
         return fail(BAD_INPUT, "--scaling weak: %lld micro-batches on %lld ranks are more than 65536 a step", (long long)j->scaled_from,
                     (long long)j->ranks.world);
     return 0;
-}
-
-/* Each of a step's updates wants a micro-batch: one without a gradient would count, and bring nothing. */
-static int check_updates(const job *j) {
-    const settings *s = &j->set;
-    if (s->updates <= s->micro_batches || s->resume != NULL) return 0;
-    return fail(BAD_INPUT, "--updates %lld: more than the step's %lld micro-batches (--micro-batches)", (long long)s->updates,
-                (long long)s->micro_batches);
 }
 
 /* Options that would be ignored. */
@@ -1946,8 +1958,8 @@ static int check_changes(job *j) {
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
         if ((status = check_slices(j, "--replan", c->plan->slices, most)) != 0) break;
         limit_micro_batches(j, &d.limits, c->plan, most);
-        if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) continue;
-        status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
+        if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) status = set_versions(j, c->plan, NULL, d.limits.max_micro_batches);
+        else status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
     }
     free(other);
     return status;
@@ -2461,8 +2473,7 @@ static int run(job *j, int argc, char **argv) {
     if (j->process > 0) s->quiet = 1;
     if ((status = meet_islands(j)) != 0 || (status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 ||
         (status = configure_changes(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0)) return status;
-    if ((status = check_idle_options(j)) != 0 || (status = scale(j)) != 0 ||
-        (status = check_updates(j)) != 0) return status;
+    if ((status = check_idle_options(j)) != 0 || (status = scale(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     j->data_fingerprint = j->training.hashed.hash;

@@ -441,7 +441,13 @@ refuses '--outer-lr|without --islands' train --data text --outer-lr 0.5 "${tiny[
 refuses '--clip 0, no --spike and --on-bad-step stop' train --data text --updates 2 --micro-batches 4 --clip 1 "${tiny[@]}"
 refuses '--plan pp: too many stages: 8 for 4 units' train --data text --schedule zb-v --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp "${tiny[@]}"
 report "$([[ $line != *'did you mean'* ]]; echo $?)" 'and does not propose what was said' "$line"
-refuses "--updates 3: more than the step's 2 micro-batches" train --data text --updates 3 --micro-batches 2 "${tiny[@]}"
+refuses "--updates 3: of the step's 2 micro-batches none joins its update 3" train --data text --updates 3 --micro-batches 2 "${tiny[@]}"
+apart=(--data text --steps 2 --quiet --devices cpu:1,cpu:1 --plan dp "${tiny[@]}") # each pipeline divides its own
+refuses "--updates 4: of the step's 4 micro-batches none joins its update 2" train "${apart[@]}" --updates 4 --micro-batches 4
+refuses "of the step's 3 micro-batches none joins its update 4" train "${apart[@]}" --schedule hogbatch --updates 4 --micro-batches 3
+accepts 'pipelines that update in turn' train "${apart[@]}" --schedule hogbatch --updates 4 --micro-batches 4
+refuses "of the step's 2 micro-batches none joins its update 2" train "${apart[@]}" --updates 2 --micro-batches 4 --replan 2x4:dp
+accepts 'as many micro-batches as updates in one of two pipelines' train "${apart[@]}" --updates 2 --micro-batches 3
 refuses '2bw|--updates is 1' train --data text --schedule 2bw --micro-batches 4 "${tiny[@]}"
 refuses '--adapt-shares|without --adapt' train --data text --devices cpu:1,cpu:1 --adapt-shares "${tiny[@]}"
 refuses 'one update a step, this run makes 2|--adapt-shares' train --data text --devices cpu:1,cpu:1 --updates 2 --micro-batches 4 --adapt "${tiny[@]}"
