@@ -158,11 +158,13 @@ static int train(const settings *s) {
     free(text);
     if (status == 0 && result != HET_OK) status = fail(status_of(result), "--train: %s", error.text);
     if (status != 0) return status;
-    if ((status = target_open(&t, "--tokenizer", s->tokenizer)) == 0) {
+    het_tokenizer_get_info(tokenizer, &info);
+    if (info.merges == 0 && s->train > 257)
+        status = fail(BAD_INPUT, "--train: no pair of bytes comes twice in the %zu of --text %s; 257 ids are those of bytes alone", size, s->text);
+    else if ((status = target_open(&t, "--tokenizer", s->tokenizer)) == 0) {
         writer = target_writer(&t);
         status = target_end(&t, het_tokenizer_write(tokenizer, &writer), NULL);
     }
-    het_tokenizer_get_info(tokenizer, &info);
     het_tokenizer_free(tokenizer);
     if (status != 0) return status;
     printf("%s: %lld ids, %lld merges", s->tokenizer, (long long)info.vocab, (long long)info.merges);

@@ -84,6 +84,13 @@ refuses '--out abc.txt: is the file of --text' --tokenizer gpt2.json --text abc.
 refuses '--out gpt2.json: is the file of --tokenizer' --tokenizer gpt2.json --text abc.txt --out gpt2.json
 refuses '--tokenizer abc.txt: is the file of --text' --tokenizer abc.txt --text abc.txt --train 300
 refuses '--train 12|257' --tokenizer x.json --text "$text" --train 12
+refuses '--train: no pair of bytes comes twice in the 0 of --text empty.txt' --tokenizer never.bin --text empty.txt --train 258
+refuses '--train: no pair of bytes comes twice in the 6 of --text abc.txt' --tokenizer never.bin --text abc.txt --train 300
+does 'bytes alone, of no text' --tokenizer bytes.json --text empty.txt --train 257
+printf 'aaaaaaaa' > alike.txt
+does 'one letter over and over' --tokenizer alike.json --text alike.txt --train 300
+grep -q '259 ids, 2 merges; the text has no more pairs' out
+report $? 'says what it found' "$(cat out)"
 refuses '--format elf|llmc|nanogpt' --tokenizer gpt2.json --text "$text" --out never.bin --format elf
 refuses '--wrap yes|gpt2.json|nothing before or behind' --tokenizer gpt2.json --text "$text" --out never.bin --wrap yes
 refuses '--format nanogpt|65537' --tokenizer wide.json --text abc.txt --out never.bin --format nanogpt
@@ -93,7 +100,7 @@ refuses '--tokenizer abc.txt|byte 0' --tokenizer abc.txt --text abc.txt --out ne
 refuses '--text abc.txt|byte 60' --tokenizer wide.json --text abc.txt --out never.bin --special no
 refuses '--text .|is a directory' --tokenizer gpt2.json --text . --out never.bin
 refuses '--out none/x|No such file' --tokenizer gpt2.json --text abc.txt --out none/x
-refuses '--tokenizer none/x|No such file' --train 300 --text abc.txt --tokenizer none/x
+refuses '--tokenizer none/x|No such file' --train 300 --text "$text" --tokenizer none/x
 refuses '--decode wide.bin|token 3 is 65537' --tokenizer gpt2.json --decode wide.bin --out never.bin
 head -c 1027 wide.bin > short.bin
 refuses '--decode short.bin|4 tokens|3 bytes' --tokenizer wide.json --decode short.bin
