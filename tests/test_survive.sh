@@ -62,6 +62,19 @@ status=$?
 report "$([ $status = 130 ] && [ $((SECONDS - begin)) -lt 6 ]; echo $?)" 'a second SIGINT, some time later, ends it at once' "status $status, $((SECONDS - begin)) s" "$(cat stopped.out)"
 
 rm -rf out
+set -m
+"$program" "${run[@]}" --steps 9 --devices cpu:1,cpu:1@0.5 --plan auto --out out > early.out 2>&1 & # measures first
+set +m
+child=$!
+for _ in $(seq 400); do [ -e out/hetrain.lock ] && break; sleep 0.02; done
+kill -INT $child
+wait $child
+status=$?
+"$program" "${run[@]}" --steps 9 --out out --hash >> early.out 2>&1
+report "$([ $status = 130 ] && [ "$(hash_of early.out)" = "$(whole 9)" ]; echo $?)" 'SIGINT before the first step ends it, and the folder can be used' "status $status" \
+    "$(tail -n 3 early.out)"
+
+rm -rf out
 (trap '' HUP; exec "$program" "${run[@]}" --steps 40 --out out > ignored.out 2>&1) &
 child=$!
 started out/log.jsonl
