@@ -172,10 +172,12 @@ cuda-model: $(BUILD)/standin/bench_cuda
 
 DATA ?= tests/data/shakespeare.txt
 
+# It puts a run in the place of its own one alone, which the log tells by its tokenizer.
 run:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/tokenize build/train build/generate
 	build/tokenize --train 1024 --text '$(DATA)' --tokenizer build/words.json
-	build/train --data '$(DATA)' --tokenizer build/words.json --model llama:layers=4,width=192,heads=6,context=128,vocab=1024 --out build/run --overwrite
+	build/train --data '$(DATA)' --tokenizer build/words.json --model llama:layers=4,width=192,heads=6,context=128,vocab=1024 --out build/run \
+	    $$(grep -qs '"tokenizer":"build/words.json"' build/run/log.jsonl && echo --overwrite)
 	@echo
 	build/generate --init build/run --temperature 0.5 --tokens 200
 
