@@ -468,12 +468,29 @@ static inline int options_idle(const option *table, int count, const unsigned ch
     return 0;
 }
 
+/* Bytes of the character that begins here (RFC 3629): 0: it is not all there yet; -1: it is none. */
+static inline int utf8_length(const unsigned char *at, size_t left) {
+    const unsigned first = at[0];
+    const int length = first < 0x80 ? 1 : first < 0xC2 || first > 0xF4 ? -1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    int i;
+    for (i = 1; i < length && (size_t)i < left; i++) {
+        const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+        const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+        if (at[i] < low || at[i] > high) return -1;
+    }
+    return length < 0 ? -1 : (size_t)length <= left ? length : 0;
+}
+
+/* A path need not be UTF-8: what is not becomes '?', as in checkpoints. */
 static inline void write_json_string(FILE *file, const char *text) {
     fputc('"', file);
-    for (; *text != 0; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', file);
-        if ((unsigned char)*text < 32) fprintf(file, "\\u%04x", (unsigned)*text);
-        else fputc(*text, file);
+    while (*text != 0) {
+        const int length = utf8_length((const unsigned char *)text, 4);
+        if (length < 1) fputc('?', file);
+        else if (*text == '"' || *text == '\\') fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < 32) fprintf(file, "\\u%04x", (unsigned)*text);
+        else fwrite(text, 1, (size_t)length, file);
+        text += length < 1 ? 1 : length;
     }
     fputc('"', file);
 }

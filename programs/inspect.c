@@ -88,7 +88,7 @@ static void table_as_text(const char *path, const het_safetensors *file) {
 static void table_as_json(const char *path, const het_safetensors *file) {
     int64_t i;
     printf("{\"file\":");
-    print_quoted(path, strlen(path));
+    write_json_string(stdout, path);
     printf(",\"bytes\":%llu,\"data\":%llu,\"metadata\":{", (unsigned long long)file->size, (unsigned long long)file->data);
     for (i = 0; i < file->pairs; i++) {
         if (i > 0) putchar(',');

@@ -114,19 +114,6 @@ typedef struct text_out {
     size_t count;
 } text_out;
 
-/* Bytes of the character that begins here (RFC 3629): 0: it is not all there yet; -1: it is none. */
-static inline int utf8_length(const unsigned char *at, size_t left) {
-    const unsigned first = at[0];
-    const int length = first < 0x80 ? 1 : first < 0xC2 || first > 0xF4 ? -1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    int i;
-    for (i = 1; i < length && (size_t)i < left; i++) {
-        const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-        const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-        if (at[i] < low || at[i] > high) return -1;
-    }
-    return length < 0 ? -1 : (size_t)length <= left ? length : 0;
-}
-
 /* Prints the characters that are complete; with `last`, also what is left of one that never was. */
 static inline void text_print(text_out *out, const char *bytes, size_t length, int last) {
     size_t i;

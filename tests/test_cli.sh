@@ -315,6 +315,13 @@ header = json.loads(data[8:8 + size])
 assert max(t['data_offsets'][1] for n, t in header.items() if n != '__metadata__') == len(data) - 8 - size
 PY
     report $? 'log, config, state and weights can be read by others' "$(tail -n 3 py)"
+    cp text $'caf\xe9 \xc3\xa9 "\n'
+    accepts 'data whose name is not UTF-8' train --data $'caf\xe9 \xc3\xa9 "\n' --steps 1 --quiet --out latin "${tiny[@]}"
+    mv latin $'lat\xefn'
+    "$programs/inspect" --json $'lat\xefn' > out
+    python3 -c 'import json; name = json.loads(open(b"lat\xefn/log.jsonl", encoding="utf-8").readline())["options"]["data"]
+assert name == "caf? \u00e9 \"\n", name; assert json.load(open("out", encoding="utf-8"))["files"][0]["file"] == "lat?n/model.safetensors"' > py 2>&1
+    report $? 'is named in a log that is' "$(tail -n 3 py)"
 fi
 
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
