@@ -379,7 +379,7 @@ static void plan_errors(void **state)
         { NULL, "{\"pipelines\":[{\"share\":1e999,\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}", HET_ERR_INVALID, "share of pipeline 0|not finite" },
         { NULL, "{\"pipelines\":[{\"share\":0,\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}", HET_ERR_INVALID, "all 1 pipelines" },
         { NULL, WITH("\"state_shares\":[1,1,1]"), HET_ERR_INVALID, "3 state shares|4 ranks" },
-        { NULL, WITH("\"state_shares\":[1,1,1,1,1]"), HET_ERR_INVALID, "state share|4" },
+        { NULL, WITH("\"state_shares\":[1,1,1,1,1]"), HET_ERR_INVALID, "5 state shares|4 ranks" },
         { NULL, WITH("\"state_shares\":[1,-2,1,1]"), HET_ERR_INVALID, "state share of rank 1|-2" },
         { NULL, WITH("\"state_shares\":[0,0,0,0]"), HET_ERR_INVALID, "all 4 ranks" },
         { NULL, WITH("\"state_shares\":[1,1e31,1,1]"), HET_ERR_INVALID, "state share of rank 1|1e+31|1e30" },

@@ -1264,10 +1264,8 @@ static het_result heti_p_plans_real(heti_p_plans *r, void *to) {
     else if (!(value >= HETI_P_PLANS_LEAST && value <= HETI_P_PLANS_MOST))
         return HETI_P_BAD(r, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", list->what, list->count, value,
                           list->least <= 0.0 ? "0 or " : "");
-    if (list->count == list->most)
-        return HETI_P_BAD(r, "het_plan_read: more than %d values of %s", list->most, list->what);
-    if (list->to != NULL) list->to[list->count] = value;
-    list->count++;
+    if (list->to != NULL && list->count < list->most) list->to[list->count] = value;
+    list->count++; /* who reads the list says how many there may be */
     return HET_OK;
 }
 
