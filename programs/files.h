@@ -84,6 +84,7 @@ static inline int target_find(write_target *t, const char *option_name, const ch
     strcpy(slash == NULL ? directory : slash == directory ? slash + 1 : slash, slash == NULL ? "." : "");
     if (!t->there && (t->path[0] == 0 || t->path[strlen(t->path) - 1] == '/')) return EISDIR;
     snprintf(t->temporary, sizeof t->temporary, "%s.%ld.tmp", t->path, (long)getpid());
+    if (access(directory, F_OK) == 0 && !is_directory(directory)) return ENOTDIR;
     return access(directory, W_OK | X_OK) == 0 ? 0 : errno;
 }
 

@@ -107,6 +107,8 @@ in_place() {
     report "$([ -z "$bad" ] && [ -c "$dev/full" ]; echo $?)" "$name says that /dev/full takes nothing" "$bad" "$line"
     refusal "nowhere/x|No such file" "$@" nowhere/x
     report "$([ -z "$bad" ]; echo $?)" "$name refuses a directory that is not there" "$bad" "$line"
+    refusal "$work/text/x|Not a directory" "$@" "$work/text/x"
+    report "$([ -z "$bad" ]; echo $?)" "$name refuses a file in place of a directory" "$bad" "$line"
     refusal "$work/adapter|directory" "$@" "$work/adapter"
     report "$([ -z "$bad" ]; echo $?)" "$name refuses a directory" "$bad" "$line"
 }
