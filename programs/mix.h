@@ -63,6 +63,16 @@ static inline int64_t mix_read(void *user, uint64_t offset, void *to, size_t siz
     return (int64_t)done;
 }
 
+/* The first file that has lost its end since it was looked through; "": none, or there is no mix. */
+static inline const char *mix_cut(const file_mix *m) {
+    for (int64_t i = 0; i < m->files; i++) {
+        const mix_file *f = &m->file[i];
+        char last;
+        if (f->reader.read(f->reader.user, f->first + f->bytes - 1, &last, 1) != 1) return f->path;
+    }
+    return "";
+}
+
 /* One line; 1 where it names a file. */
 static inline int mix_line(const char *option_name, const char *path, int64_t number, char *line, mix_file *f, int *status) {
     const char *slash = strrchr(path, '/');

@@ -2179,7 +2179,10 @@ static int one_step(job *j, het_step_info *info) {
     (void)power_joules(&j->meter); /* what was between steps does not count */
     result = loader_take(&j->loader, step, &all, &error);
     waited = seconds_now() - start;
-    if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
+    if (result != HET_OK) {
+        const char *cut = mix_cut(&j->training.mix);
+        return fail(status_of(result), "--data: %s%s%s", error.text, cut[0] != 0 ? "; cut off: " : "", cut);
+    }
     count = feed_cut(&j->feed, &all, j->feed.sequences);
     result = het_step(j->ctx, j->feed.batch, count, info);
     if (result != HET_OK) {

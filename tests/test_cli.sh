@@ -278,6 +278,12 @@ try '1e-5 a\n' '--data parts/bad.mix: line 1: parts/a: a weight of 1e-05 leaves 
 try '1 a\n1 dated.llmc\n' '--data parts/bad.mix: line 2: parts/dated.llmc: tokens of 2 bytes|text of 1|one kind' train --data parts/bad.mix --model gpt2:layers=1,width=32,heads=2,context=16,vocab=300
 try '1 dated.llmc\n' '--data parts/bad.mix: line 1: parts/dated.llmc: token 257|offset 1024|256' train --data parts/bad.mix "${tiny[@]}"
 try '1 a\n' '--log parts/a: is the file of --data' train --data parts/bad.mix --log parts/a "${tiny[@]}"
+"$programs/train" --data parts/text.mix --steps 300000 --quiet --out cutting "${tiny[@]}" > out 2> err &
+child=$!
+for _ in $(seq 400); do grep -q '"loss"' cutting/log.jsonl 2> /dev/null && break; sleep 0.05; done
+: > 'parts/b c'
+wait $child
+report "$([ $? = 2 ] && grep -q '^train: --data: parts/text.mix: reading .* failed (-1); cut off: parts/b c$' err; echo $?)" 'a file of a mix that is cut off during the run is named' "$(cat err)"
 refuses '--data parts/text.mix: a mix is for train' evaluate --init mixing --data parts/text.mix
 
 # ---- a run, what it writes, and going on from it ----
