@@ -692,8 +692,12 @@ static inline int weights_of_init(const char *init, const char *spec, char *weig
     if (!fits || (size_t)snprintf(config, 1024, "%s", weights) >= 1024 - 16) return fail(BAD_INPUT, "--init: path too long");
     if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, 1024, init, "model.safetensors.index.json") &&
         access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
-    else if ((bad = not_a_file(weights)) != NULL)
-        return fail(BAD_INPUT, "--init %s: %s%s", weights, bad, in_checkpoint(init, "model.safetensors", other));
+    else if ((bad = not_a_file(weights)) != NULL) {
+        in_checkpoint(init, "model.safetensors", other);
+        if (access(weights, F_OK) != 0 && path_join(config, 1024, init, "adapter_config.json") && access(config, F_OK) == 0)
+            strcpy(other, "; it holds low-rank factors, for --adapter (train: --init-adapter), which lie on the weights of another --init");
+        return fail(BAD_INPUT, "--init %s: %s%s", weights, bad, other);
+    }
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
     return spec != NULL || access(config, F_OK) == 0 ? 0 : fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);

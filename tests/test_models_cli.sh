@@ -176,6 +176,7 @@ refuses '--lora|--init FILE|DIR' train --data text --model llama:layers=1,width=
 refuses '--init-adapter|--init' train --data text --init-adapter l "${run[@]}"
 refuses '--init-adapter|--lora' train --data text --init t --init-adapter l --lora 3 "${run[@]}"
 refuses '--adapter|adapter_config.json' generate --init t --adapter t
+refuses '--init l/model.safetensors: No such file|it holds low-rank factors, for --adapter' generate --init l
 refuses '--adapter|self_attn.q_proj|family' generate --init "$oracle/gpt2" --adapter l --tokenizer tok.json
 refuses '--adapter' merge --init t --out m
 cp -r l cut && head -c 2000 l/adapter_model.safetensors > cut/adapter_model.safetensors
