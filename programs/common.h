@@ -31,6 +31,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -524,13 +527,18 @@ static inline double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* That this process may run on: taskset, a container or a batch system may leave it few, on which more threads only take turns. */
 static inline int processors(void) {
-#ifdef _SC_NPROCESSORS_ONLN
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
-#else
-    return 1;
+    long n = 0;
+#ifdef __linux__
+    unsigned char mask[1024];
+    const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    for (long i = 0; i < 8 * bytes; i++) n += mask[i / 8] >> (i % 8) & 1;
 #endif
+#ifdef _SC_NPROCESSORS_ONLN
+    if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
 }
 
 static inline int is_directory(const char *path) {

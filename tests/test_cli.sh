@@ -330,6 +330,10 @@ assert name == "caf? \u00e9 \"\n", name; assert json.load(open("out", encoding="
     report $? 'is named in a log that is' "$(tail -n 3 py)"
 fi
 
+if command -v taskset > /dev/null; then
+    taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" "$programs/train" --data text --steps 1 "${tiny[@]}" > out 2> err
+    report "$(grep -q '^device   cpu:1, ' out; echo $?)" 'a process that may use one processor starts one thread' "$(cat out err)"
+fi
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 accepts 'the same run, short micro-batches not cut' train --data text --steps 20 --hash --quiet --devices cpu:2 --slices 2 --slice-tokens 20 --save-plan short.json "${tiny[@]}"
