@@ -38,6 +38,9 @@ typedef struct choices_walk {
     het_error *error;
 } choices_walk;
 
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((format(printf, 4, 5)))
+#endif
 static inline void choices_fail(choices_walk *w, het_result code, uint64_t word, const char *format, ...) {
     char what[200], text[280];
     va_list list;

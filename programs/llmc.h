@@ -15,6 +15,9 @@
 enum { LLMC_HEADER = 1024 };
 typedef struct llmc { int64_t version, context, vocab, layers, heads, width, rows; } llmc; /* as the file has them */
 
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((format(printf, 4, 5)))
+#endif
 static inline het_result llmc_fail(het_error *error, het_result code, const het_reader *from, const char *format, ...) {
     char what[400], text[600];
     va_list list;

@@ -215,7 +215,7 @@ static void store_start(store *s, int64_t count)
 static void store_empty(store *s)
 {
     int64_t i;
-    for (i = 0; i < s->count; i++) s->sum[i] = NAN;
+    for (i = 0; i < s->count; i++) s->sum[i] = (double)NAN;
     s->gradient.beta = 0;
 }
 

@@ -151,8 +151,8 @@ static void matrix_registers_are_cut_at_32(void **state)
 static void columns_under_muon_and_keepers(void **state)
 {
     static const char *const plans[] = { "tp2", BESIDE,
-        "{\"teams\":[{\"ranks\":[0,1],\"split\":\"columns\"}],\"keepers\":[2],\"state_shares\":[1,0,2],"
-        "\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}" };
+        ("{\"teams\":[{\"ranks\":[0,1],\"split\":\"columns\"}],\"keepers\":[2],\"state_shares\":[1,0,2],"
+         "\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}") };
     const het_model_desc model = team_model(HET_LLAMA, 48);
     support_result base;
     support_run run;
