@@ -685,9 +685,10 @@ static inline int model_fits(const char *option_name, const char *path, const he
 
 /* The plan `spec` was not read. */
 static inline int plan_refused(const char *option_name, const char *spec, het_result result, const het_error *error) {
+    const char *names = strcmp(PROGRAM, "train") == 0 && strcmp(option_name, "--plan") == 0 ? "dp pp auto" : "dp pp";
     char meant[80];
     return fail(status_of(result), "%s %s: %s%s", option_name, spec, error->text,
-                did_you_mean(nearest_word(spec, strlen(spec), "dp pp auto", " "), meant, sizeof meant));
+                did_you_mean(nearest_word(spec, strlen(spec), names, " "), meant, sizeof meant));
 }
 
 /* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the config.json beside them, which is there unless --model is

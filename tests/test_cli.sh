@@ -171,6 +171,8 @@ accepts 'a shorthand, beside a file of that name' train --data text --steps 1 --
 refuses '--plan ./tp2: |byte 2' train --data text --devices cpu:1,cpu:1 --plan ./tp2 "${tiny[@]}"
 refuses '--plan aut|did you mean auto?' train --data text --plan aut "${tiny[@]}"
 refuses '--replan ppp|did you mean pp?' train --data text --replan 3:ppp "${tiny[@]}"
+refuses '--replan aut: ' train --data text --replan 3:aut "${tiny[@]}"
+report "$([[ $line != *'did you mean'* ]]; echo $?)" 'which no plan of a later step can be' "$line"
 
 # ---- long paths: what is wrong stands at the end, and stays ----
 long=$(printf 'directory-of-a-long-name-%.0s' $(seq 40))
