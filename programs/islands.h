@@ -10,9 +10,10 @@
 typedef struct islands {
     int64_t count, island;        /* 1, 0 */
     int64_t every;                /* steps between two joins */
-    het_transport transport;      /* MPI's; over TCP one that is open, and not the outer step's yet */
+    het_transport transport;      /* MPI's; over TCP one that is open, and not the outer step's yet, or no longer */
     het_transport now;            /* as it was opened last */
     int waits;                    /* the last step's join, for whoever goes on */
+    int leaves;                   /* it was stopped within a join: `transport` is still to be closed */
     int follows;                  /* this process is not the first of its island */
     connect_place place;          /* over TCP, to meet again; processes 0: over MPI; `stopped`: whether to wait no longer */
     connect_secret secret;
@@ -57,10 +58,19 @@ static inline het_result islands_open(void *user, het_transport *transport, het_
     return result;
 }
 
+/* That others hear of it takes up to five seconds: of an island that is stopped it is closed behind what it saves, by islands_leave. */
 static inline void islands_close(void *user, het_transport *transport) {
+    islands *all = (islands *)user;
     het_error error;
-    ((islands *)user)->now.iface = NULL;
-    (void)het_tcp_close(transport, &error);
+    all->now.iface = NULL;
+    all->leaves = islands_stopped(all);
+    if (all->leaves) all->transport = *transport;
+    else (void)het_tcp_close(transport, &error);
+}
+
+static inline void islands_leave(islands *all) {
+    het_error error;
+    if (all->leaves) (void)het_tcp_close(&all->transport, &error);
 }
 
 /* Others may still be far from the join that a stopped island waits for: it leaves, as one that died. */

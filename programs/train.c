@@ -2640,8 +2640,9 @@ static int program(int argc, char **argv) {
     het_outer_destroy(j->sea.outer);
     het_destroy(j->ctx);
     status = close_groups(j, status);
-    status = close_transport(j, &j->sea.transport, status); /* not the outer step's */
     status = close_transport(j, &j->transport, status);
+    islands_leave(&j->sea);
+    status = close_transport(j, &j->sea.transport, status); /* not the outer step's */
     stop_free(&j->stop);
     if (j->validation.data == j->training.data) j->validation.data = NULL;
     close_source(&j->validation);

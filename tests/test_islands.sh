@@ -166,7 +166,7 @@ rm -r kept.?
 # Its second process is told to stop while the first waits for a join
 for i in 0 1 2; do
     # shellcheck disable=SC2046
-    member $i "${run[@]}" --steps 12 --islands 12 --devices cpu:1@0.$((i > 0 ? 90 : 1)) $(of_two $i) --out kept.$((i > 0))
+    member $i "${run[@]}" --steps 12 --islands 12 --devices cpu:1@0.0$((i > 0 ? 9 : 1)) $(of_two $i) --out kept.$((i > 0))
 done
 reached '"step":11,' kept.1/log.jsonl
 reached '"step":1,' kept.0/log.jsonl
