@@ -316,9 +316,12 @@ typedef struct job {
 
 /* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
 
-/* The list is of all ranks: every process takes its part of it. One device counts for every process. */
+/* The list is of all ranks: every process takes its part of it. One device counts for every process. Without a list those that a launcher has
+   started on this machine, and not bound to processors of their own, share the processors. */
 static int configure_devices(job *j) {
+    const int64_t sharers = j->set.devices == NULL && processors() == sysconf(_SC_NPROCESSORS_ONLN) ? j->launch.local_size : 1;
     int status = layout_devices(&j->ranks, j->set.devices);
+    if (sharers > 1) j->ranks.device[0].threads = (int32_t)(processors() > sharers ? processors() / sharers : 1);
     if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
     for (int64_t i = 0; i < j->ranks.devices; i++) {

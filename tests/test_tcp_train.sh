@@ -210,6 +210,16 @@ for way in option variable insecure master one; do # by an address that others r
     report "$([ $? = 0 ] && [ "$hash" = "$(grep -h '^weights' out.0 out.1)" ]; echo $?)" "over ${where%%.*}...: $way" "$(tail -n 3 out.0 out.1)"
 done
 
+# Without --devices processes that a launcher has started on this machine share its processors, unless they may run on some alone
+port=$(free_port) shared=$(nproc)
+[ "$shared" != "$(nproc --all)" ] || shared=$((shared > 1 ? shared / 2 : 1))
+for i in 1 0; do
+    RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 60 "$program" \
+        "${run[@]:0:${#run[@]}-1}" --steps 1 > out.$i 2>&1 < /dev/null &
+done
+wait $!; wait
+report "$(grep -q "^rank 0 *cpu:$shared, " out.0; echo $?)" "each takes $shared threads" "$(cat out.0 out.1)"
+
 # ---- what is refused ----
 fails() { # fails WORDS COMMAND...: status 2, one line with the words
     local words=$1
