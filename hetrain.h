@@ -2144,11 +2144,12 @@ HETRAIN_API uint64_t het_get_base(const het_ctx *ctx);
 /* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and
    little-endian. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
-/* Compares the whole copies of every parameter by hash, on all processes; not parts, in teams by
-   columns. A difference (a bit has flipped in some memory) is HET_ERR_DEVICE, names the first
-   parameter, its block and the ranks, and ends the context: what it holds is not to be saved.
-   GATHER brings the owner's values to all copies of a trained weight in every step, so this sees
-   what went wrong since the last one, in a frozen weight at any time. Threads: owner. */
+/* Compares the whole copies of every parameter by hash, on all processes; not parts: of keepers, in
+   teams by columns, of sharded weights. A difference (a bit has flipped in some memory) is
+   HET_ERR_DEVICE, names the first parameter, its block and the ranks, and ends the context: what it
+   holds is not to be saved. GATHER brings the owner's values to all copies of a trained weight in
+   every step, so this sees what went wrong since the last one, in a frozen weight at any time.
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_verify(het_ctx *ctx);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
 
@@ -16232,6 +16233,7 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     for (int other = 0; other < 2; other++) text[other] = heti_text_in(list[other], sizeof list[other]);
     for (int64_t i = 0; i < owners->holders; i++) {
         int64_t equal = 0;
+        if (hash[owners->holder[owners->by_rank[i]]] == 0) continue; /* it has no whole copy */
         for (int64_t k = 0; k < owners->holders; k++)
             equal += hash[owners->holder[k]] == hash[owners->holder[owners->by_rank[i]]];
         if (equal > most) first = owners->by_rank[i];
@@ -16239,6 +16241,7 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     }
     for (int64_t i = 0; i < owners->holders; i++) {
         const int64_t rank = owners->holder[owners->by_rank[i]];
+        if (hash[rank] == 0) continue;
         heti_text *t = &text[hash[rank] != hash[owners->holder[first]]];
         if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
         else if (t->length + 5 < t->capacity) heti_text_write(t, ", ...");

@@ -430,18 +430,20 @@ static void a_flipped_bit_is_found(void **state)
     }
 }
 
-/* Also where a rank computes with versions, or in a team by columns with what the team does not divide. */
+/* Also where a rank computes with versions, or in a team by columns with what the team does not divide. Who has no whole copy is not named. */
 static void copies_in_boxes_are_compared(void **state)
 {
     static const struct { const char *plan, *words; int updates; } cases[] = {
-        { "dp", "q_proj.weight (block |differ: rank 0 against rank 1", 2 }, { "tp2", "norm.weight (block |differ: rank 0 against rank 1", 1 }
+        { "dp", "q_proj.weight (block |differ: rank 0 against rank 1", 2 }, { "tp2", "norm.weight (block |differ: rank 0 against rank 1", 1 },
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]},{\"stages\":[{\"rank\":1,\"units\":[0,8]}]}],\"keepers\":[2,3]}",
+          "q_proj.weight (block |differ: rank 0 against rank 1", 1 }
     };
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         support_run run;
         support_group group;
         het_ctx *ctx;
-        start(&run, 2);
+        start(&run, i < 2 ? 2 : 4);
         run.desc.guard.spike = 0.0;
         run.desc.guard.skip_bad_steps = HET_NO;
         run.desc.optimizer.clip = -1.0f;
@@ -450,7 +452,7 @@ static void copies_in_boxes_are_compared(void **state)
         flip.iface = *het_cpu_device();
         flip.iface.create = flip_create;
         flip.iface.run = flip_run;
-        flip.gain = i > 0;
+        flip.gain = i == 1;
         run.device[1].iface = &flip.iface;
         ctx = support_create(&run.desc);
         support_group_start(&group, &run.data, 0, LAYOUT_APART);
