@@ -10287,6 +10287,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
                                 het_unit_info *info) {
     const het_unit *unit = &ctx->chain.unit[index].unit;
     const het_unit_info *before = index > 0 ? &ctx->chain.unit[index - 1].info : NULL;
+    char where[64] = "";
     het_result result;
     memset(info, 0, sizeof *info);
     info->max_tokens = r && r->part ? r->part->tokens : ctx->desc.limits.max_tokens;
@@ -10307,11 +10308,12 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const heti_rank *r,
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %i", index,
                          unit->iface ? HETI_CAST(int64_t, unit->iface->version) : INT64_C(-1), HETRAIN_UNIT_VERSION);
     result = unit->iface->describe(unit, info);
+    if (r) (void)heti_format(where, sizeof where, " on rank %d (%s)", r->rank, r->device.iface->name);
     if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of "
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed%s behind a unit that gives %d streams of "
                          "width %d%s%s; so far %d parameters, the last %s, and %d tensors", index, unit->iface->name,
-                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0), info->why ? ": " : "",
-                         info->why ? info->why : "", info->parameters,
+                         where, info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0),
+                         info->why ? ": " : "", info->why ? info->why : "", info->parameters,
                          info->parameters > 0 ? info->parameter[info->parameters - 1].name : "none", info->tensors);
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
         info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)

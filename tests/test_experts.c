@@ -1489,10 +1489,10 @@ static void bad_settings_are_refused(void **state)
     support_run_ranks(&m.run, 2);
     m.run.device[1].iface = &m.run.far;
     EXPECT_ERROR(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error), HET_ERR_UNSUPPORTED, error.text, "device 1 (cpu)|host_memory");
-    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "experts");
+    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "(experts)|on rank 1 (cpu)|no host_memory");
     m.units[2].settings = NULL;
     m.run.device[1].iface = NULL;
-    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "experts");
+    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "(experts)|its settings");
     support_run_end(&m.run);
     moe_start(&m, HET_GPT2, 0, 1, SUPPORT_SHORT); /* fewer experts than members; as many do */
     support_run_ranks(&m.run, 3);

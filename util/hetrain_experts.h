@@ -875,8 +875,11 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     het_unit_info mlp = *info, router;
     heti_x_call w;
     const het_experts *s = &w.x.s;
+    info->why = "experts are routed on the host, and the device has no host_memory";
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
+    info->why = "its settings, which het_experts_units would have checked";
     HETI_T_TRY(heti_x_begin(&w, unit, info->team));
+    info->why = NULL;
     HETI_T_TRY(heti_x_describe_parts(unit, &w.x, &mlp, &router));
     HETI_T_TRY(heti_x_parameters(&w.x, &mlp, info));
     heti_x_tensors(&w, info);
