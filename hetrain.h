@@ -15639,7 +15639,7 @@ static void heti_set_spike(het_ctx *ctx) {
     heti_measures *v = &ctx->verdict;
     const int judged = ctx->desc.guard.spike > 0.0 && v->recent.count == HETRAIN_LOSS_HISTORY;
     v->spike_loss = judged ? heti_spike_limit(v->recent.loss, ctx->desc.guard.spike) : 0.0;
-    v->spike_norm = judged ? heti_spike_limit(v->recent.norm, ctx->desc.guard.spike) : 0.0;
+    v->spike_norm = judged ? heti_spike_limit(v->recent.norm, ctx->desc.guard.spike) + 2.3e-308 : 0.0; /* not 0 */
 }
 
 static void heti_remember(het_loss_history *recent, double loss, double norm) {

@@ -316,6 +316,27 @@ static void bad_steps_name_parameter_unit_and_rank(void **state)
     }
 }
 
+/* Of 32 steps without a gradient the norm's limit is 0: any norm is a spike, none is not. */
+static void norms_of_zero_have_a_limit(void **state)
+{
+    int32_t exponents[64];
+    het_loss_history recent;
+    support_run run;
+    het_ctx *ctx;
+    int i;
+    (void)state;
+    start(&run, 1);
+    ctx = support_create(&run.desc);
+    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) (void)support_step(ctx, &run.data, i % 8, LAYOUT_APART);
+    pretend_small_losses(ctx, exponents);
+    het_get_loss_history(ctx, &recent);
+    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) recent.loss[i] = 100.0, recent.norm[i] = 0.0;
+    EXPECT_OK(het_restore_end(ctx, HET_STATE_INCOMPLETE, 32, exponents, &recent));
+    assert_int_equal(support_step(ctx, &run.data, 0, LAYOUT_APART).skipped, 1);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
 /* Gradients alone are not judged. */
 static void gradients_are_not_judged(void **state)
 {
@@ -504,6 +525,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_skips_the_same_steps),
         cmocka_unit_test(recent_steps_are_checked),
         cmocka_unit_test(bad_steps_name_parameter_unit_and_rank),
+        cmocka_unit_test(norms_of_zero_have_a_limit),
         cmocka_unit_test(gradients_are_not_judged),
         cmocka_unit_test(a_flipped_bit_is_found),
         cmocka_unit_test(copies_in_boxes_are_compared),
