@@ -11223,7 +11223,9 @@ static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het
             if (splits) action[n].kind = HET_ACTION_I;
             if (splits && action[n].version < update) update = action[n].version;
             n++;
-            if (deferred && i + 1 < end && from->action[i + 1].version <= update) continue;
+            const het_action *next = &from->action[i + 1]; /* alone, or the first of a pair, which stays one */
+            if (deferred && i + 1 < end && next->version <= update &&
+                (!next->overlap || i + 2 >= end || next[1].version <= update)) continue;
             for (; held <= i; held++)
                 if (!fused && from->action[held].kind == HET_ACTION_B) {
                     action[n] = from->action[held];

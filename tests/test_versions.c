@@ -33,6 +33,8 @@ static void layouts_do_not_show(void **state)
         { { "dp", "1f1b", 4, 1 }, "0|1|2|3", 1, 0 },
         { { "pp", "2bw", 1, 1 }, "0|1|2|3", 4, 0 }, { { "dp", "hogbatch", 2, 1 }, "0|2|1|3", 4, 1 }, { { "dp", "hogbatch", 2, 1 }, "0|1|2|3", 2, 1 },
         { { "dp", "hogbatch", 4, 1 }, "0|1|2|3", 4, 3 }, { { "dp2xpp2", "hogbatch", 4, 1 }, "0|2|1|3", 4, 3 },
+        { { "pp", "dualpipev", 2, 1 }, "0|1|2|3", 2, 1 }, { { "pp", "dualpipev", 2, 1 }, "0|1|2|3", 4, 3 },
+        { { "pp", "dualpipev", 2, 1 }, "0|1|2|3", 4, 3 }, /* W of an update is not put into a pair */
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2 };
     size_t i, f;
@@ -45,7 +47,8 @@ static void layouts_do_not_show(void **state)
             support_run run, one;
             support_result base;
             char what[80];
-            if (f == 1 && strcmp(cases[i].l.schedule, "zb-v") == 0) continue; /* the tied matrix is on a rank twice: its updates would mix */
+            if (f == 1 && (strcmp(cases[i].l.schedule, "zb-v") == 0 || strcmp(cases[i].l.schedule, "dualpipev") == 0))
+                continue; /* the tied matrix is on a rank twice: its updates would mix */
             snprintf(what, sizeof what, "%s %s of %d ranks, %d updates", cases[i].l.plan, cases[i].l.schedule, (int)cases[i].l.ranks,
                      (int)cases[i].updates);
             run_start(&one, &alone, &model, cases[i].updates, cases[i].staleness > 0 ? cases[i].staleness : cases[i].l.schedule[0] == '2');
