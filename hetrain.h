@@ -14578,6 +14578,12 @@ static int heti_next_crossing(const heti_rank *r, const heti_passage *p, heti_cr
     return 0;
 }
 
+/* A crossing's envelope, on the host: before its rows or, where they take a lane, before the next
+   envelope. */
+static char *heti_envelope_at(const heti_message *message, const heti_crossing *x) {
+    return message->data + (message->end ? HETI_CAST(size_t, x->member) * HETI_ENVELOPE : x->at);
+}
+
 /* A crossing's rows of the streams into unit `unit`, between the device and a message: its data on
    the host or, on a lane, its rows in device memory. */
 static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit,
@@ -14642,7 +14648,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     envelope.action = p.key;
     for (x.member = -1; heti_next_crossing(r, &p, &x);) {
         envelope.size = HETI_CAST(int64_t, x.size);
-        memcpy(message->data + x.at, &envelope, sizeof envelope);
+        memcpy(heti_envelope_at(message, &x), &envelope, sizeof envelope);
         HETI_TRY(heti_copy_rows(r, message, 1, stream, p.unit, &x));
     }
     return HET_OK;
@@ -14660,7 +14666,7 @@ static het_result heti_start_message(heti_rank *r, heti_message *message, int re
         const int64_t bytes = HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
         record->bytes += bytes;
         HETI_TRY(heti_start_post(r, &message->post[x.member], receives, x.rank, HETI_CHANNEL_STAGE,
-                                 message->data + x.at, end ? HETI_ENVELOPE : x.size));
+                                 heti_envelope_at(message, &x), end ? HETI_ENVELOPE : x.size));
         if (!end) continue;
         rows->data = message->rows + x.at;
         rows->bytes = HETI_CAST(size_t, bytes);
@@ -14705,7 +14711,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
 static het_result heti_check_envelope(heti_rank *r, const heti_message *message, const het_action *key,
                                       const heti_crossing *x) {
     heti_envelope envelope;
-    memcpy(&envelope, message->data + x->at, sizeof envelope);
+    memcpy(&envelope, heti_envelope_at(message, x), sizeof envelope);
     if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, key))
         return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sent what belongs to step %d, stage %i, micro-batch %i "
                               "instead of stage %i, micro-batch %i", x->rank, envelope.step + 1, envelope.action.stage,

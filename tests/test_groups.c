@@ -121,6 +121,47 @@ static void narrow_types_and_sharded_gradients(void **state)
     one_shape(3, HET_GPT2, 2);
 }
 
+/* Blocks of the host with a fence behind them, that stays as it is: lanes between teams carry the rows of several members, and only their
+   envelopes lie on the host. */
+enum { FENCE = 1 << 16 };
+
+static void *fenced_alloc(void *user, size_t size, size_t align)
+{
+    void *p = NULL;
+    (void)user;
+    return posix_memalign(&p, align, size + FENCE) == 0 ? memset(p, 0x5A, size + FENCE) : NULL;
+}
+
+static void fenced_free(void *user, void *p, size_t size)
+{
+    for (size_t i = 0; i < FENCE; i++) *(int *)user += ((unsigned char *)p)[size + i] != 0x5A;
+    free(p);
+}
+
+static void lanes_between_teams_keep_to_their_memory(void **state)
+{
+    static const char *const plans[][2] = {
+        { "012", "{\"teams\":[{\"ranks\":[0,1],\"shares\":[3,1]}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5]},"
+          "{\"rank\":2,\"units\":[5,8]}]}]}" },
+        { "0123", "pp2xcp2" }
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        support_result base;
+        int beyond = 0;
+        layout l;
+        layout_start(&l, HET_LLAMA);
+        base = support_train(&l.run, SUPPORT_TOGETHER);
+        layout_group(&l, plans[i][0], plans[i][1]);
+        l.run.desc.host.allocator.alloc = fenced_alloc;
+        l.run.desc.host.allocator.free = fenced_free;
+        l.run.desc.host.allocator.user = &beyond;
+        support_train_same(&base, &l.run, SUPPORT_TOGETHER, plans[i][1]);
+        assert_int_equal(beyond, 0);
+        layout_end(&l);
+    }
+}
+
 /* Float sums: members are added in one order, so that two runs agree, and stay close to the exact one. */
 static void fast_sums_repeat(void **state)
 {
@@ -1055,6 +1096,7 @@ int main(void)
         cmocka_unit_test(a_failed_join_in_a_replan_holds_up_nobody),
         cmocka_unit_test(every_mixture_has_the_same_bits),
         cmocka_unit_test(narrow_types_and_sharded_gradients),
+        cmocka_unit_test(lanes_between_teams_keep_to_their_memory),
         cmocka_unit_test(fast_sums_repeat),
         cmocka_unit_test(what_is_not_a_step),
         cmocka_unit_test(traffic_is_what_the_formulas_say),
