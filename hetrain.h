@@ -12968,10 +12968,7 @@ static het_result heti_check_step(het_ctx *ctx, const het_batch *batches, int64_
     info->step = ctx->step;
     info->tokens = task->tokens;
     info->weight = task->weight = heti_sum_value(&sum);
-    if (task->weight > 0.0) {
-        ctx->inferred = 0; /* activations go over its keys */
-        return HET_OK;
-    }
+    if (task->weight > 0.0) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", ctx->call,
                      task->tokens);
 }
@@ -15552,6 +15549,7 @@ static void heti_drain_rank(heti_rank *r) {
 /* Has all local ranks do a job and waits until none touches memory any more. */
 static het_result heti_run(het_ctx *ctx, heti_job job) {
     ctx->stepping = 0;
+    if (job != HETI_JOB_INFER) ctx->inferred = 0; /* activations go over its keys */
     if (job != HETI_JOB_VERIFY) ctx->has_gradient = job == HETI_JOB_STEP || job == HETI_JOB_GRADIENTS;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
@@ -16266,7 +16264,6 @@ static het_result heti_verify(het_ctx *ctx) {
     HETI_TRY(heti_check_torn(ctx));
     if (ctx->world.ranks == 1) return HET_OK;
     ctx->task.weight = 1.0;
-    ctx->inferred = 0;
     HETI_TRY(heti_run(ctx, HETI_JOB_VERIFY));
     return ctx->task.different < 0 ? HET_OK : heti_name_replicas(ctx, ctx->task.different);
 }

@@ -468,7 +468,9 @@ static void limited_devices_generate(void **state)
     run.device[1].max_tokens = COUNT - 2;
     ctx = support_create(&run.desc);
     EXPECT_ERROR(het_infer(ctx, token, COUNT, 0, logits), HET_ERR_LIMIT, het_last_error(ctx), "40 tokens after 0; the context holds 39");
-    EXPECT_OK(het_infer(ctx, token, COUNT - 1, 0, logits));
+    EXPECT_OK(het_infer(ctx, token, COUNT - 2, 0, logits));
+    EXPECT_ERROR(het_evaluate(ctx, &run.data.block[0][2].batch, 1, NULL), HET_ERR_LIMIT, het_last_error(ctx), "48 tokens");
+    EXPECT_OK(het_infer(ctx, token, 1, COUNT - 2, logits)); /* a call that is refused computes nothing over the kept keys */
     het_destroy(ctx);
     free(expected);
     free(logits);
