@@ -1049,7 +1049,8 @@ static void case_few_files(int number) {
     refused(&desc, HET_ERR_TRANSPORT, "2 processes take up to 67 open files|may have 64 (ulimit -n)");
 }
 
-/* Of four processes 2 comes to 1, which waits for 3 too, leaves before it has heard the answer, and comes again; or time is up before. */
+/* Of four processes 2 comes to 1, which waits for 3 too, leaves before it has heard the answer, and comes again; or time is up before; or 3 is ready
+   and leaves while 2 is still awaited. */
 static void case_again(int number) {
     const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0);
     het_tcp_desc desc = settings();
@@ -1058,9 +1059,9 @@ static void case_again(int number) {
     heti_tcp_why why;
     size_t size = 0;
     int first[2], s, i;
-    const char *words = number == 0 ? "failed: the connection ended" : "time is up, 3 of 4 processes have not connected to the others: 1, 2, 3";
+    const char *words = number != 1 ? "failed: the connection ended" : "time is up, 3 of 4 processes have not connected to the others: 1, 2, 3";
     desc.processes = 4;
-    if (me == 0 && number == 1) desc.open_seconds = 1.5;
+    if (me == 0 && number > 0) desc.open_seconds = 1.5;
     if (me < 2) {
         refused(&desc, HET_ERR_TRANSPORT, words);
         return;
@@ -1079,9 +1080,11 @@ static void case_again(int number) {
         close(s);
     }
     CHECK(heti_tcp_hear(&nobody, first[1], table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE); /* before it leaves */
-    if (number == 1) answered(first[0], HETI_TCP_FAILED, words);
+    if (number == 2) CHECK(heti_tcp_answer(&nobody, first[1], HETI_TCP_READY, NULL, 0, now() + 20));
+    if (number == 2) close(first[1]);
+    if (number > 0) answered(first[0], HETI_TCP_FAILED, words);
     else close(first[0]);
-    close(first[1]);
+    if (number < 2) close(first[1]);
 }
 
 static void absent(void **state) {
@@ -1115,6 +1118,7 @@ static void absent(void **state) {
     meeting_port = free_port();
     group(3, case_again, 0);
     group(3, case_again, 1);
+    group(3, case_again, 2);
 }
 
 static void write_file(const char *path, const char *text) {

@@ -2302,7 +2302,7 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
             return HETI_TCP_LOST(error, "%s, %d of %d processes have not connected to the others: %s", heti_tcp_up(m),
                                  waits, m->processes, names);
         for (p = 0; p < m->processes; p++)
-            heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
+            heti_tcp_watch(&m->polls[p], m->peer[p].socket, POLLIN); /* who is ready may leave */
         if (heti_tcp_poll(m->polls, m->processes, left) < 0) continue;
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
