@@ -560,6 +560,39 @@ static void case_stop(int aborts) {
     if (me == 0) kill(victim, SIGKILL);
 }
 
+/* Process 1 aborts and is gone, by a reset. Process 0, which had no time to read of it, writes first: it knows why all the same. */
+static void case_reason(int number) {
+    const struct linger at_once = { 1, 0 };
+    het_tcp_desc desc = settings();
+    het_transport t;
+    het_request request;
+    het_error error;
+    struct pollfd f;
+    heti_tcp *m;
+    (void)number;
+    desc.abort_seconds = 0.1;
+    t = open_with(&desc);
+    m = (heti_tcp *)t.self;
+    meet(&t);
+    if (me == 1) {
+        nap(0.2);
+        CHECK(setsockopt(m->peer[0].socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+        t.iface->abort(t.self, HET_ERR_DEVICE, "lost");
+        _exit(0);
+    }
+    pthread_mutex_lock(&m->turn);
+    for (f.revents = 0; (f.revents & POLLERR) == 0 && m->peer[1].socket >= 0; nap(1e-3)) {
+        heti_tcp_watch(&f, m->peer[1].socket, 0);
+        (void)poll(&f, 1, 0);
+    }
+    SEND(&t, 1, 1, "x", 1, &request);
+    (void)heti_tcp_move(m, 0, HETI_TCP_HELP);
+    pthread_mutex_unlock(&m->turn);
+    (void)wait_for(&t, &request);
+    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_ERR_DEVICE && has(t.iface->last_error(t.self), "process 1 aborted: lost"));
+    CHECK(het_tcp_close(&t, &error) == HET_ERR_TRANSPORT && live == 0);
+}
+
 static void silence(void **state) {
     (void)state;
     group(3, case_silence, 0);
@@ -586,6 +619,7 @@ static void deaths(void **state) {
     group_but(3, case_stop, 0, 2);
     group_but(2, case_stop, 1, 1);
     group_but(3, case_stop, 1, 2);
+    group(2, case_reason, 0);
 }
 
 static void cycles(void **state) {

@@ -298,7 +298,7 @@ typedef struct heti_tcp_peer {
     int opened;                      /* lines that it used first */
     int owes_beat, owes_stop, owes_closing;
     int bye_sent, bye, closing, stopped; /* the last three: of the peer */
-    int full;                        /* the socket takes no more for now */
+    int full, broken;                /* the socket takes no more for now; at all: errno */
     int heard_now;
     double heard;                    /* guarded by the lock: when; -infinity: gone or said goodbye */
     int credit, returned;            /* places to send to; of one's own that are free and not told */
@@ -968,6 +968,8 @@ static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *
     return HETI_TCP_SYSTEM("sendmsg", sendmsg(to, &message, HETI_TCP_SEND_FLAGS));
 }
 
+static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget);
+
 /* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether
    there may be more to write at once. */
 static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
@@ -983,8 +985,11 @@ static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
         const ssize_t n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more, more_size);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) p->full = 1;
-            else heti_tcp_lose(m, p, "sendmsg", errno);
+            p->full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
+            if (p->full) return 0;
+            p->broken = errno;
+            while (heti_tcp_read(m, p, budget)) {} /* its last words may say why */
+            if (p->socket >= 0) heti_tcp_lose(m, p, "sendmsg", p->broken);
             return 0;
         }
         written += HETI_CAST(size_t, n);
@@ -1183,7 +1188,8 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
         if (result < 0 && errno == EINTR) continue;
         if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
         if (result <= 0) {
-            heti_tcp_lose(m, p, result < 0 ? "recvmsg" : "its connection ended", result < 0 ? errno : 0);
+            heti_tcp_lose(m, p, result < 0 ? "recvmsg" : p->broken != 0 ? "sendmsg" : "its connection ended",
+                          result < 0 ? errno : p->broken);
             return 0;
         }
         p->heard_now = 1;
