@@ -1509,10 +1509,32 @@ static void case_memory(int at) {
     if (at == 0 && me == 0) CHECK(allocations == 1);
 }
 
+/* Process 0 has no memory for a channel that process 1 uses first, which hears of that. */
+static void case_no_channel(int size) {
+    static unsigned char data[300000];
+    het_tcp_desc desc = settings();
+    het_transport t;
+    het_request request;
+    char text[200];
+    int64_t from = -1;
+    const double end = now() + 20;
+    if (me == 0) alloc_fails_at = 1;
+    desc.abort_seconds = 0.5;
+    t = open_with(&desc);
+    if (me == 1) SEND(&t, 0, 5, data, (size_t)size, &request);
+    while (t.iface->aborted(t.self, &from, text, sizeof text) == HET_OK) CHECK(now() < end), nap(1e-3);
+    CHECK(from == 0 && has(text, "bytes for channels"));
+    if (me == 1) (void)wait_for(&t, &request);
+    (void)het_tcp_close(&t, NULL);
+    CHECK(live == 0);
+}
+
 static void memory(void **state) {
     (void)state;
     group(2, case_memory, 0);
     group(2, case_memory, 1); /* for channels */
+    group(2, case_no_channel, 5);
+    group(2, case_no_channel, 300000);
 }
 
 /* ---- speed: only where HETRAIN_TEST_SPEED is set ---- */

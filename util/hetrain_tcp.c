@@ -298,6 +298,7 @@ typedef struct heti_tcp_peer {
     int opened;                      /* lines that it used first */
     int owes_beat, owes_stop, owes_closing;
     int bye_sent, bye, closing, stopped; /* the last three: of the peer */
+    int deaf;                        /* there was no memory for what it sends: nothing is read any more */
     int full, broken;                /* the socket takes no more for now; at all: errno */
     int heard_now;
     double heard;                    /* guarded by the lock: when; -infinity: gone or said goodbye */
@@ -1077,7 +1078,8 @@ static int heti_tcp_frame(heti_tcp *m, heti_tcp_peer *p, const unsigned char *fr
     if (p->bye || channel >= HETI_TCP_CHANNELS || frame[1] > 1 || frame[2] != 0 || frame[3] != 0) return 0;
     if (frame[0] >= HETI_TCP_DATA && frame[0] <= HETI_TCP_ASK) {
         line = heti_tcp_line_of(m, HETI_CAST(int, p - m->peer), channel, 1);
-        if (line == NULL) return 0;
+        p->deaf = line == NULL && p->opened <= HETI_TCP_OPENED; /* but it hears of the abort */
+        if (line == NULL) return p->deaf;
     }
     switch (frame[0]) {
     case HETI_TCP_DATA: return heti_tcp_data(m, p, line, value, frame[1]);
@@ -1129,7 +1131,7 @@ static unsigned char *heti_tcp_target(const heti_tcp_peer *p) {
 
 /* Goes through what has been read into `in`. 0: it makes no sense. */
 static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p) {
-    while (p->socket >= 0) {
+    while (p->socket >= 0 && !p->deaf) {
         const unsigned char *at = p->in + p->in_begin;
         size_t have = p->in_end - p->in_begin, need = HETI_TCP_FRAME;
         if (p->source != NULL) {
@@ -1146,7 +1148,7 @@ static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p) {
         p->in_begin += need;
         if (!heti_tcp_frame(m, p, at)) return 0;
     }
-    if (p->in_begin == p->in_end) p->in_begin = p->in_end = 0;
+    if (p->deaf || p->in_begin == p->in_end) p->in_begin = p->in_end = 0;
     return 1;
 }
 
