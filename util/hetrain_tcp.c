@@ -50,7 +50,8 @@
    is known, as long as one of the 32 places kept for that at the receiver is free. Thus no message
    waits behind one that nobody receives. The het_request is the node of the queues: nothing is
    allocated for a message. A channel that is used for the first time, in either direction, takes
-   about 200 bytes until the end, 64 channels at a time; each other process takes about 220 KB.
+   about 200 bytes until the end, 64 channels at a time; each other process takes about 220 KB. A
+   process that uses more than 16384 channels before the one at their other end does is gone.
 
    FAILURE   A transport ends with the first abort, its own or one received, which every process
    passes on to all. All requests then fail at once: the threads here never hold a caller's memory
