@@ -241,6 +241,7 @@ for who in 0 1; do
     fails '--world 192.0.2.7|--world-secret FILE|HETRAIN_WORLD_SECRET|--insecure-world' "$program" "${run[@]}" --world "$who/2@192.0.2.7:29500"
     fails 'MASTER_ADDR 192.0.2.7|--world-secret FILE|HETRAIN_WORLD_SECRET|--insecure-world' env RANK=$who WORLD_SIZE=2 MASTER_ADDR=192.0.2.7 MASTER_PORT=29500 "$program" "${run[@]}"
 done
+fails 'processes is 3000|2048' env RANK=0 WORLD_SIZE=3000 MASTER_ADDR=localhost MASTER_PORT=29500 "$program" "${run[@]}"
 fails '--world-secret nothere|No such file' "$program" "${run[@]}" --world 0/2@localhost:1 --world-secret nothere
 fails '--world-secret .|cannot be read' "$program" "${run[@]}" --world 0/2@localhost:1 --world-secret .
 echo short > short
