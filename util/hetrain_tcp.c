@@ -2293,7 +2293,7 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
     for (int p = 1; p < m->processes; p++) {
         unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
         if (!heti_tcp_end_of(m->peer[p].socket, 1, entry, &scope)) return 0;
-        if (heti_tcp_is_loopback(entry)) memcpy(entry, here, HETI_TCP_ENTRY);
+        if (heti_tcp_is_loopback(entry) && !heti_tcp_is_loopback(here)) memcpy(entry, here, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
     }
     return heti_tcp_answer(m, m->peer[to].socket, HETI_TCP_TABLE, table,
