@@ -472,6 +472,44 @@ static void case_abort(int who) {
     close_good(&t);
 }
 
+/* Process 0 aborts while a message is half written: process 1 gets it as it is, or an error. */
+static void case_half(int number) {
+    enum { COUNT = HETI_TCP_CHUNK };
+    static unsigned char out[COUNT], in[COUNT];
+    const int small = 1;
+    het_transport t = open_default();
+    heti_tcp *m = (heti_tcp *)t.self;
+    het_request request, word;
+    int left = 0;
+    (void)number;
+    if (me == 1) {
+        RECEIVE(&t, 0, 1, in, COUNT, &request);
+        SEND(&t, 0, 2, "x", 1, &word); /* behind which process 0 knows of the receive */
+        finish(&t, &word);
+        pthread_mutex_lock(&m->turn); /* nothing is read */
+        nap(0.5);
+        pthread_mutex_unlock(&m->turn);
+        if (wait_for(&t, &request) == HET_OK) verify(in, COUNT, 0, 1, 0);
+    } else {
+        CHECK(setsockopt(m->peer[1].socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+        fill(out, COUNT, 0, 1, 0);
+        RECEIVE(&t, 1, 2, in, 1, &word);
+        finish(&t, &word);
+        nap(0.1);
+        SEND(&t, 1, 1, out, COUNT, &request);
+        nap(0.1);
+        pthread_mutex_lock(&m->turn);
+        left = m->peer[1].chunk_left > 0;
+        pthread_mutex_unlock(&m->turn);
+        t.iface->abort(t.self, HET_ERR_DEVICE, "over");
+        (void)wait_for(&t, &request);
+        memset(out, 0xEE, COUNT); /* nothing reads it any more */
+        if (!left) fprintf(stderr, "# a message of %d bytes was written at once\n", COUNT);
+    }
+    while (t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK) nap(1e-3);
+    close_good(&t);
+}
+
 /* Closing with requests outstanding, without an abort. */
 static void case_close_busy(int number) {
     het_transport t = open_default();
@@ -609,6 +647,7 @@ static void aborts(void **state) {
         group(n, case_abort_all, 0);
         group(n, case_close_busy, 0);
     }
+    group(2, case_half, 0);
 }
 
 static void deaths(void **state) {

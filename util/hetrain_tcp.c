@@ -54,10 +54,10 @@
    process that uses more than 16384 channels before the one at their other end does is gone.
 
    FAILURE   A transport ends with the first abort, its own or one received, which every process
-   passes on to all. All requests then fail at once: the threads here never hold a caller's memory
-   between two calls of the system. A process whose connection ends without goodbye is gone: silence
-   is infinite, requests from and to it fail, also those started later, and the rest goes on.
-   last_error is the first error and does not change.
+   passes on to all. All requests then fail at once, but for sends of which a chunk is half written:
+   they end when it is out, or after abort_seconds. A process whose connection ends without goodbye
+   is gone: silence is infinite, requests from and to it fail, also those started later, and the
+   rest goes on. last_error is the first error and does not change.
 
    CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others
    receive it, and says goodbye. When all have done so it returns HET_OK; this also holds after an
@@ -307,7 +307,7 @@ typedef struct heti_tcp_peer {
     heti_tcp_place *places;          /* that are free */
     unsigned char *out, *in;
     size_t out_begin, out_end, in_begin, in_end;
-    heti_tcp_node *chunk;            /* what is written behind `out`: of this send; NULL: zeros */
+    heti_tcp_node *chunk;            /* what is written behind `out`: of this send; NULL: nothing */
     size_t chunk_left;
     heti_tcp_line *source;           /* what is read: a chunk of this line's message */
     heti_tcp_place *place;           /* into this place */
@@ -797,15 +797,14 @@ static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node) {
 }
 
 /* Fails the requests of a list that now are hopeless. A send under way towards a process that
-   closes goes on. */
+   closes goes on, and so does any chunk under way: who gets all of it must get what was sent. */
 static void heti_tcp_fail_list(heti_tcp *m, heti_tcp_peer *p, heti_tcp_list *list) {
     heti_tcp_list all = *list;
     heti_tcp_node *node;
     list->first = list->last = NULL;
     while ((node = heti_tcp_take(&all)) != NULL) {
         const char *why = heti_tcp_hopeless(m, node);
-        if (why != NULL && !m->ended && p->socket >= 0 && (node->moved > 0 || node == p->chunk)) why = NULL;
-        if (why != NULL && node == p->chunk) p->chunk = NULL;
+        if (p->socket >= 0 && (node == p->chunk || (node->moved > 0 && !m->ended))) why = NULL;
         if (why != NULL) heti_tcp_fail_node(m, node, why);
         else heti_tcp_append(list, node);
     }
@@ -950,6 +949,7 @@ static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n) {
     node->moved += n;
     if (p->chunk_left > 0 || n == 0) return;
     p->chunk = NULL;
+    if (node->moved < node->size && m->ended) heti_tcp_fail_line(m, p->queue[HETI_TCP_LARGE].first);
     if (node->moved < node->size) return;
     heti_tcp_line *line = heti_tcp_call(p, HETI_TCP_LARGE); /* it is still the first */
     (void)heti_tcp_take(&line->sends);
@@ -975,16 +975,13 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p, size_t budget);
 /* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether
    there may be more to write at once. */
 static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p, size_t budget) {
-    static const unsigned char zeros[4096] = { 0 };
     size_t written = 0;
     while (written < budget) {
-        const unsigned char *more = zeros;
         heti_tcp_fill(m, p);
-        size_t more_size = p->chunk_left;
-        if (p->chunk != NULL) more = p->chunk->from + p->chunk->moved;
-        else if (more_size > sizeof zeros) more_size = sizeof zeros;
-        if (p->out_begin == p->out_end && more_size == 0) return 0;
-        const ssize_t n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more, more_size);
+        const unsigned char *more = p->chunk != NULL ? p->chunk->from + p->chunk->moved : NULL;
+        if (p->out_begin == p->out_end && p->chunk_left == 0) return 0;
+        const ssize_t n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more,
+                                        p->chunk_left);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             p->full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
@@ -1249,11 +1246,14 @@ static void heti_tcp_listen_to_owners(heti_tcp *m) {
     heti_tcp_fail_lines(m);
 }
 
-/* Have all that are there stopped, too? */
+/* Have all that are there stopped, too? A chunk that somebody does not take is given up. */
 static void heti_tcp_look_at_abort(heti_tcp *m) {
+    const int late = heti_tcp_now() - m->abort_time > m->abort_limit;
     int told = 1;
-    for (int p = 0; p < m->processes; p++)
+    for (int p = 0; p < m->processes; p++) {
+        if (late && m->peer[p].chunk != NULL) heti_tcp_lose(m, &m->peer[p], "it takes no more of a message", 0);
         if (m->peer[p].socket >= 0 && !m->peer[p].stopped && !m->peer[p].bye) told = 0;
+    }
     if (!told) return;
     (void)pthread_mutex_lock(&m->lock);
     m->abort_told = 1;
@@ -1349,6 +1349,7 @@ static void *heti_tcp_run(void *argument) {
         if (m->leaving) heti_tcp_try_leave(m, heti_tcp_now());
         if (m->leave) { /* nobody will receive what is left */
             m->ended = 1;
+            for (int p = 0; p < m->processes; p++) m->peer[p].chunk = NULL;
             heti_tcp_fail_lines(m);
             heti_tcp_publish(m, heti_tcp_now());
         }
