@@ -62,6 +62,7 @@ runs 3 test_mpi misuse
 runs 2 test_mpi funneled
 runs 2 test_mpi goodbye
 runs 3 test_mpi silence
+runs 2 test_mpi suspended
 for n in 2 4; do
     ends $n kill 20 'signal 9'
     ends $n stop 30 'process [0-9] gave up: .*silent for'

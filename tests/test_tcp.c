@@ -1373,13 +1373,22 @@ static void case_gradients(int number) {
     close_good(&t);
 }
 
-/* Both processes are stopped for longer than the deadline, the last one goes on last: before a step (0), while contexts are made (1). */
+/* Both processes are stopped for longer than the deadline, the last one goes on last: before a step (0), while contexts are made (1), while process 0
+   closes (2). */
 static void case_suspended(int number) {
-    het_transport t = open_default();
+    het_tcp_desc settled = settings();
     support_batch batch;
     het_desc desc;
     het_error error;
     het_ctx *ctx = NULL;
+    het_transport t;
+    settled.dead_seconds = 1.5;
+    t = open_with(&settled);
+    if (number == 2) {
+        if (me == 1) nap(0.3), raise(SIGSTOP);
+        close_good(&t);
+        return;
+    }
     tiny(&desc, &batch, t);
     desc.layout.deadline = desc.layout.stall_deadline = 1.5;
     if (me == 1 && number == 1) raise(SIGSTOP);
@@ -1396,7 +1405,7 @@ static void suspended(void **state) {
     pid_t child[2];
     int number, i, status, wrong = 0;
     (void)state;
-    for (number = 0; number < 2; number++) {
+    for (number = 0; number < 3; number++) {
         for (i = 0; i < 2; i++) child[i] = start(2, i, case_suspended, number);
         assert_int_equal(waitpid(child[1], &status, WUNTRACED), child[1]);
         nap(0.4);

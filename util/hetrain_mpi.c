@@ -40,9 +40,9 @@
    processes. When all have done so and every message has arrived it frees its communicators, calls
    MPI_Finalize if het_mpi_open had initialised MPI, and returns HET_OK; this also holds after an
    abort. It waits for processes that are still at work as long as their heartbeats come. It gives
-   up, and returns HET_ERR_TRANSPORT, when a process has been silent for dead_seconds, or
-   abort_seconds after an abort: MPI_Finalize, which would hang, is then not called, MPI must not be
-   used any more, and the transport's memory is not returned since MPI may still write there. End
+   up, and returns HET_ERR_TRANSPORT, when a process has been silent for dead_seconds of its wait,
+   or abort_seconds after an abort: MPI_Finalize, which would hang, is then not called, MPI must not
+   be used any more, and the transport's memory is not returned since MPI may still write there. End
    the process with a status other than 0: launchers (mpirun, srun) then end the job. They also end
    it when a process is killed; a process never calls MPI_Abort on behalf of another. */
 #ifndef HETRAIN_MPI_DECLARED
@@ -177,7 +177,7 @@ typedef struct heti_mpi {
     heti_mpi_list queued;             /* requests that nobody with the turn has seen yet */
     int aborted, abort_process;       /* the first abort; aborted: a het_result */
     int abort_state;                  /* 1: to be sent; 2: it has arrived everywhere, or time is up */
-    double abort_time, close_time;
+    double abort_time, close_time, looked; /* looked: in close, at the others */
     char abort_text[HETI_MPI_TEXT + 1];
     het_error error;                  /* the first one */
     double *heard;                    /* [processes] when; -infinity: said goodbye */
@@ -677,7 +677,10 @@ static int heti_mpi_all_arrived(const heti_mpi *m) {
 /* Has a process died without goodbye, or does the end take too long? */
 static int heti_mpi_hopeless(heti_mpi *m, double now) {
     int dead = -1;
+    if (now - m->looked > 1 + 0.1 * m->dead) m->close_time = now; /* it was stopped itself */
+    m->looked = now;
     if (m->ended) return now - (m->close_time > m->abort_time ? m->close_time : m->abort_time) > m->abort_limit;
+    if (now - m->close_time <= m->dead) return 0;
     (void)pthread_mutex_lock(&m->lock);
     for (int p = 0; p < m->processes; p++)
         if (p != m->process && m->heard[p] > 0 && now - m->heard[p] > m->dead) dead = p;
@@ -1129,7 +1132,7 @@ HETRAIN_API het_result het_mpi_close(het_transport *transport, het_error *error)
     transport->self = NULL;
     (void)pthread_mutex_lock(&m->lock);
     m->closing = m->stop = m->wake = 1;
-    m->close_time = heti_mpi_now();
+    m->close_time = m->looked = heti_mpi_now();
     (void)pthread_cond_signal(&m->work);
     (void)pthread_mutex_unlock(&m->lock);
     (void)pthread_join(m->thread, NULL);

@@ -62,8 +62,8 @@
    CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others
    receive it, and says goodbye. When all have done so it returns HET_OK; this also holds after an
    abort. It waits for processes that are still at work as long as their heartbeats come. It gives
-   up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or
-   abort_seconds after an abort. Memory, sockets and thread are returned in any case.
+   up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds of its
+   wait, or abort_seconds after an abort. Memory, sockets and thread are returned in any case.
 
    WIRE   Numbers are little-endian. Who comes knocks, 64 bytes: "hetrtcp\n", version, its process,
    the other's (4 bytes each), 0 (4), its number (32), zeros; then sends its proof (32), then its
@@ -345,7 +345,7 @@ typedef struct heti_tcp {
                                         messages, after an abort or in close */
     int aborted, abort_process;      /* the first abort; aborted: a het_result */
     int abort_told;                  /* all that are there have stopped too */
-    double abort_time, close_time;
+    double abort_time, close_time, looked; /* looked: in close, at the others */
     char abort_text[HETI_TCP_TEXT + 1];
     het_error error;                 /* the first one */
                                      /* ... to here, and each peer's `heard` */
@@ -1264,13 +1264,15 @@ static void heti_tcp_look_at_abort(heti_tcp *m) {
 static void heti_tcp_try_leave(heti_tcp *m, double now) {
     int waits = 0, lost = 0, dead = -1;
     (void)pthread_mutex_lock(&m->lock);
+    if (now - m->looked > 1 + 0.1 * m->dead) m->close_time = now; /* it was stopped itself */
+    m->looked = now;
     for (int p = 0; p < m->processes; p++) {
         const heti_tcp_peer *peer = &m->peer[p];
         if (p == m->process) continue;
         if (!peer->bye && peer->socket < 0) lost++;
         if (peer->socket < 0 || (peer->bye && peer->bye_sent && peer->out_begin == peer->out_end)) continue;
         waits++;
-        if (now - (peer->bye ? m->moved_time : peer->heard) > m->dead) dead = p;
+        if (now - (peer->bye ? m->moved_time : peer->heard) > m->dead && now - m->close_time > m->dead) dead = p;
     }
     if (waits > 0 && m->ended && now - (m->close_time > m->abort_time ? m->close_time :
                                         m->abort_time) > m->abort_limit) {
@@ -2619,7 +2621,7 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
     transport->self = NULL;
     (void)pthread_mutex_lock(&m->lock);
     m->closing = m->stop = 1;
-    m->close_time = heti_tcp_now();
+    m->close_time = m->looked = heti_tcp_now();
     heti_tcp_wake(m);
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_join(m);

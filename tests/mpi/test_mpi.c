@@ -310,6 +310,33 @@ static void case_stop_abort(int number)
     give_up(&t, start);
 }
 
+/* While process 0 closes, it and the last one are stopped for longer than it waits for silence; the last one goes on last. */
+static void case_suspended(int number)
+{
+    het_mpi_desc desc = settings();
+    het_transport t;
+    het_request request;
+    int32_t first = getpid();
+    const int last = getpid();
+    (void)number;
+    desc.dead_seconds = 1.5;
+    t = open_with(&desc);
+    if (me == 0) SEND(&t, processes - 1, 3, &first, sizeof first, &request);
+    else RECEIVE(&t, 0, 3, &first, sizeof first, &request);
+    finish(&t, &request);
+    if (me > 0) nap(0.3);
+    if (me > 0 && fork() == 0) {
+        CHECK(kill(first, SIGSTOP) == 0 && kill(last, SIGSTOP) == 0);
+        nap(3);
+        CHECK(kill(first, SIGCONT) == 0);
+        nap(0.4);
+        CHECK(kill(last, SIGCONT) == 0);
+        _exit(0);
+    }
+    if (me > 0) nap(0.1); /* here it is stopped */
+    close_good(&t);
+}
+
 static void case_cycles_in_mpi(int number)
 {
     (void)number;
@@ -437,8 +464,8 @@ static const struct { const char *name; void (*run)(int number); } cases[] = {
     { "order", case_order }, { "many", case_many }, { "line", case_line }, { "sizes", case_sizes }, { "pieces", case_pieces },
     { "mismatch", case_mismatch }, { "threads", case_threads }, { "silence", case_silence }, { "goodbye", case_goodbye },
     { "abort", case_abort }, { "abort_all", case_abort_all }, { "close_busy", case_close_busy }, { "kill", case_kill },
-    { "stop", case_stop }, { "stop_abort", case_stop_abort }, { "cycles", case_cycles_in_mpi }, { "misuse", case_misuse },
-    { "funneled", case_funneled }, { "speed", case_speed }
+    { "stop", case_stop }, { "stop_abort", case_stop_abort }, { "suspended", case_suspended }, { "cycles", case_cycles_in_mpi },
+    { "misuse", case_misuse }, { "funneled", case_funneled }, { "speed", case_speed }
 };
 
 int main(int argc, char **argv)
