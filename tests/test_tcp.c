@@ -594,7 +594,7 @@ static void case_stop(int aborts) {
         CHECK(!started[1] || wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
     }
     CHECK(het_tcp_close(&t, &error) == HET_ERR_TRANSPORT);
-    CHECK(has(error.text, aborts ? "aborted: lost" : "no goodbye of") && now() - begin < 20 && live == 0);
+    CHECK(has(error.text, aborts ? "aborted: lost" : "silent for more than 0.7 seconds") && now() - begin < 20 && live == 0);
     if (me == 0) kill(victim, SIGKILL);
 }
 

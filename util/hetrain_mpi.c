@@ -566,8 +566,6 @@ static void heti_mpi_publish(heti_mpi *m, heti_mpi_list *done) {
     while ((node = heti_mpi_take(done)) != NULL) {
         if (node->outcome == HETI_MPI_OK && node->receives && m->heard[node->process] > 0)
             m->heard[node->process] = now;
-        if (node->outcome == HETI_MPI_FAILED)
-            (void)heti_mpi_say(m, HET_ERR_TRANSPORT, "mpi: closed while messages were under way");
         node->state = node->outcome;
     }
     (void)pthread_mutex_unlock(&m->lock);
@@ -1140,7 +1138,8 @@ HETRAIN_API het_result het_mpi_close(het_transport *transport, het_error *error)
         return heti_mpi_fail(error, HET_ERR_TRANSPORT, "het_mpi_close: no goodbye of %d of %d other processes, %lld "
                                                        "requests given up: %s", m->processes - 1 - m->goodbyes,
                                                        m->processes - 1, HETI_CAST(long long, m->abandoned),
-                                                       m->error.text);
+                                                       m->error.text[0] != 0 ? m->error.text :
+                                                       "messages were under way");
     finalize = m->finalize;
     heti_mpi_end_locks(m);
     heti_mpi_destroy(m);

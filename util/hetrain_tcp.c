@@ -769,9 +769,11 @@ static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *nod
     return p->closing && !node->receives ? "which has closed" : NULL;
 }
 
+/* In close that is no error. */
 static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why) {
     (void)pthread_mutex_lock(&m->lock);
-    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %zu bytes %s process %d, channel %d, failed: %s",
+    if (!m->leaving)
+        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %zu bytes %s process %d, channel %d, failed: %s",
                        node->size, node->receives ? "from" : "to", node->process, HETI_CAST(int, node->channel), why);
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_complete(m, node, HETI_TCP_WRONG);
