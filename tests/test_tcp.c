@@ -1160,6 +1160,26 @@ static void case_again(int number) {
     if (number < 2) close(first[1]);
 }
 
+/* Process 2 tries to come to 1, which is nowhere and leaves: it says what process 0 says, not that nobody is there. */
+static void case_nowhere(int number) {
+    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0);
+    het_tcp_desc desc = settings();
+    unsigned char table[1000];
+    heti_tcp_why why;
+    size_t size = 0;
+    int s;
+    (void)number;
+    if (me != 1) {
+        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "process 1 failed: the connection ended" : "process 0 has given up: |process 1 failed: the");
+        return;
+    }
+    s = proven(1, HETI_TCP_VERSION, 3, 1, run);
+    CHECK(heti_tcp_hear_text(&nobody, s, &why, now() + 20) == HETI_TCP_WELCOME);
+    CHECK(heti_tcp_hear(&nobody, s, table, sizeof table, &size, now() + 20) == HETI_TCP_TABLE);
+    nap(0.3);
+    close(s);
+}
+
 static void absent(void **state) {
     pid_t child[3];
     int i, status, wrong = 0;
@@ -1192,6 +1212,7 @@ static void absent(void **state) {
     group(3, case_again, 0);
     group(3, case_again, 1);
     group(3, case_again, 2);
+    group(3, case_nowhere, 0);
 }
 
 static void write_file(const char *path, const char *text) {

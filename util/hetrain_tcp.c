@@ -2354,6 +2354,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
             if (heti_tcp_left(m, m->deadline) <= 0 || heti_tcp_ready(m, m->peer[0].socket, POLLIN, 0)) break;
         } while (kind != HETI_TCP_REFUSED);
         if (kind == HETI_TCP_WELCOME) continue;
+        if (heti_tcp_ready(m, m->peer[0].socket, POLLIN, 0)) return heti_tcp_look_after(m, 0, error);
         return HETI_TCP_LOST(error, "process %d does not reach process %d at %.60s: %.100s", m->process, p,
                              m->peer[p].address, why.text);
     }
