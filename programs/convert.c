@@ -103,7 +103,8 @@ static int run(converting *c, int argc, char **argv) {
     status = s->gguf == NULL ? options_idle(options, OPTIONS, c->given, "--name", "without --gguf") : 0;
     if (status == 0 && s->out == NULL) status = options_idle(options, OPTIONS, c->given, "--shard --overwrite", "without --out");
     if (status != 0 || (status = loaded_open(&c->model, &s->from)) != 0) return status;
-    if ((status = kept_open(&c->kept, s->from.init, s->from.model, s->from.tokenizer, 0)) != 0) return status;
+    if (s->gguf != NULL && c->model.unread[0] != 0) return fail(BAD_INPUT, "%s", c->model.unread);
+    if ((status = kept_open(&c->kept, s->from.init, s->from.model, s->from.tokenizer, c->model.unread[0] != 0)) != 0) return status;
     if (c->kept.config == NULL) c->kept.config = experts_json(&c->model.experts, &c->model.desc.model, &c->kept.config_length);
     if (s->gguf != NULL && (status = loaded_spares(&s->from, "--gguf", s->gguf)) != 0) return status;
     if (s->out != NULL && (status = loaded_own(&c->folder, &s->from, s->out, s->overwrite)) != 0) return status;

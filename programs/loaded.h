@@ -40,6 +40,7 @@ typedef struct loaded {
     layout ranks;
     het_ctx *ctx;
     het_tokenizer *tokenizer; /* NULL: tokens are bytes */
+    char unread[UNREAD];      /* not "": but for what lies beside the weights */
     char weights[1024];
 } loaded;
 
@@ -52,8 +53,8 @@ static inline int loaded_open(loaded *l, const loaded_options *o) {
     if (status != 0) return status;
     if (o->any_base && o->adapter == NULL) return fail(BAD_INPUT, "--any-base: only with --adapter");
     if (o->adapter != NULL && (status = adapter_model("--adapter", o->adapter, &l->desc.model, NULL, 0)) != 0) return status;
-    if (o->tokenizer != NULL) status = tokenizer_open("--tokenizer", o->tokenizer, &l->tokenizer);
-    else if (beside_weights(o->init, "tokenizer.json", path, sizeof path)) status = tokenizer_open("--init", path, &l->tokenizer);
+    if (o->tokenizer != NULL) status = tokenizer_open("--tokenizer", o->tokenizer, &l->tokenizer, NULL);
+    else if (beside_weights(o->init, "tokenizer.json", path, sizeof path)) status = tokenizer_open("--init", path, &l->tokenizer, l->unread);
     if (status != 0 || l->tokenizer == NULL) return status;
     het_tokenizer_get_info(l->tokenizer, &info);
     if (info.vocab <= l->desc.model.vocab) return 0;
@@ -81,6 +82,7 @@ static inline int loaded_spares(const loaded_options *o, const char *option_name
 
 /* Of a model whose tokens are bytes, or that has a tokenizer: text goes in. */
 static inline int loaded_takes_text(const loaded *l, const loaded_options *o) {
+    if (l->unread[0] != 0) return fail(BAD_INPUT, "%s", l->unread);
     if (l->tokenizer != NULL || l->desc.model.vocab == 256) return 0;
     if (l->desc.model.vocab < 256) return fail(BAD_INPUT, "--init %s: vocabulary %lld holds no bytes", o->init, (long long)l->desc.model.vocab);
     return fail(BAD_INPUT, "--init %s: vocabulary %lld needs a tokenizer: no tokenizer.json beside it, give --tokenizer FILE", o->init,

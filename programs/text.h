@@ -21,7 +21,9 @@ static inline int text_is(const char *path, const het_reader *reader, het_data_f
     return 0;
 }
 
-static inline int tokenizer_open(const char *option_name, const char *path, het_tokenizer **tokenizer) {
+/* unread: [UNREAD], or NULL. A tokenizer of a kind that is not supported, without which a model may still do, stays NULL, and this says why. */
+enum { UNREAD = 800 };
+static inline int tokenizer_open(const char *option_name, const char *path, het_tokenizer **tokenizer, char *unread) {
     het_error error = { HET_OK, "" };
     het_result result;
     char *json = NULL;
@@ -30,6 +32,10 @@ static inline int tokenizer_open(const char *option_name, const char *path, het_
     if (status != 0) return status;
     result = het_tokenizer_read(json, size, NULL, tokenizer, &error);
     free(json);
+    if (result == HET_ERR_UNSUPPORTED && unread != NULL) {
+        snprintf(unread, UNREAD, "%s %.200s: %s", option_name, path, error.text);
+        return 0;
+    }
     return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
 }
 

@@ -286,6 +286,7 @@ typedef struct job {
     het_desc desc;
     layout ranks;
     het_tokenizer *tokenizer;       /* NULL: text is bytes */
+    char unread[UNREAD];            /* not "": or cannot be read, for this reason, but tokens can */
     char targets[32];               /* of the adapter: --lora-target's text */
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
@@ -377,9 +378,9 @@ static int configure_tokenizer(job *j) {
     char path[PATH_SIZE];
     het_tokenizer_info info;
     int status = 0;
-    if (s->tokenizer != NULL) status = tokenizer_open("--tokenizer", s->tokenizer, &j->tokenizer);
+    if (s->tokenizer != NULL) status = tokenizer_open("--tokenizer", s->tokenizer, &j->tokenizer, NULL);
     else if (beside != NULL && beside_weights(beside, "tokenizer.json", path, sizeof path))
-        status = tokenizer_open(s->resume != NULL ? "--resume" : "--init", path, &j->tokenizer);
+        status = tokenizer_open(s->resume != NULL ? "--resume" : "--init", path, &j->tokenizer, j->unread);
     if (status != 0 || j->tokenizer == NULL) return status;
     het_tokenizer_get_info(j->tokenizer, &info);
     if (beside == NULL && m->vocab == 256 && (s->model == NULL || strstr(s->model, "vocab=") == NULL)) m->vocab = info.vocab;
@@ -459,7 +460,7 @@ static int configure_model(job *j) {
         status = model_from_init(s->init, s->model, &j->desc.model, &j->experts.settings, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status == 0) status = configure_tokenizer(j);
-    if (status == 0) status = kept_open(&j->files, j->saved != NULL ? j->saved->path : s->init, s->model, s->tokenizer, 0);
+    if (status == 0) status = kept_open(&j->files, j->saved != NULL ? j->saved->path : s->init, s->model, s->tokenizer, j->unread[0] != 0);
     if (status == 0) status = configure_adapter(j);
     if (status != 0) return status;
     if (j->files.config == NULL) j->files.config = experts_json(&j->experts, &j->desc.model, &j->files.config_length);
@@ -559,6 +560,7 @@ static int open_source(job *j, source *to, const char *option_name, const char *
         to->open = 1;
         text = text_is(path, &to->reader, &desc.format);
     }
+    if (text && j->unread[0] != 0) return fail(BAD_INPUT, "%s %s: is text; %s", option_name, path, j->unread);
     if (text) {
         if (j->tokenizer != NULL) {
             if ((status = encode_source(j, to, option_name, path)) != 0) return status;

@@ -42,6 +42,19 @@ refuses '--init odd/model.safetensors: is a directory' generate --init odd --tok
 refuses 'needs a tokenizer' generate --init t2 --tokens 3
 refuses '--tokenizer|330 ids|40' generate --init "$oracle/llama" --tokenizer tok.json
 
+# ---- a tokenizer of a kind that is not supported: tokens and weights do without, and it stays with the model ----
+cp -r t unread && sed 's/"type": *"ByteLevel"/"type":"Metaspace"/' tok.json > unread/tokenizer.json
+refuses '--data text: is text|unread/tokenizer.json|Metaspace' train --init unread --data text --steps 1 --out unread_2 "${run[@]}"
+does 'tokens train' train --init unread --data text.tok --steps 2 --lora 2 --out unread_2 "${run[@]}"
+does 'are evaluated' evaluate --init unread --data text.tok --length 16
+does 'factors are merged' merge --init unread --adapter unread_2 --out unread_3
+does 'weights are converted' convert --init unread --out unread_4
+for out in unread_2 unread_3 unread_4; do same "$out has it" unread/tokenizer.json $out/tokenizer.json; done
+does 'and training goes on' train --resume unread_2 --steps 3 --schedule-lr constant --force-resume --quiet
+refuses 'unread/tokenizer.json|Metaspace' generate --init unread --tokens 1
+refuses 'unread/tokenizer.json|Metaspace' convert --init unread --gguf o.gguf
+refuses 'unread/tokenizer.json|Metaspace' train --init t --tokenizer unread/tokenizer.json --data text.tok --steps 1 "${run[@]}"
+
 does 'a context of one token' train --data text --model gpt2:layers=1,width=8,heads=1,context=1 --steps 2 --length 1 --quiet --out one
 does 'continues a longer text' generate --init one --prompt ab --tokens 3
 
