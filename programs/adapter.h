@@ -12,7 +12,7 @@ static inline int adapter_model(const char *option_name, const char *directory, 
     het_result result;
     size_t length;
     if (!path_join(path, sizeof path, directory, "adapter_config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
-    text = read_small_file(path, &length);
+    text = read_found_file(path, &length);
     if (text == NULL)
         return fail(BAD_INPUT, "%s %s: %s%s", option_name, path, small_file_error(), in_checkpoint(directory, "adapter_config.json", other));
     result = het_adapter_from_json(text, length, model, base, capacity, &error);

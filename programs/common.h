@@ -546,11 +546,12 @@ static inline int is_directory(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+#define A_PIPE "a pipe or device, not a file"
 /* Why a path is no file that can be read at any place; NULL: it is one. A pipe that nobody writes to would be waited for. */
 static inline const char *not_a_file(const char *path) {
     struct stat s;
     if (stat(path, &s) != 0 || access(path, R_OK) != 0) return strerror(errno);
-    return S_ISREG(s.st_mode) ? NULL : S_ISDIR(s.st_mode) ? "is a directory" : "a pipe or device, not a file";
+    return S_ISREG(s.st_mode) ? NULL : S_ISDIR(s.st_mode) ? "is a directory" : A_PIPE;
 }
 
 static inline int ends_with(const char *text, const char *end) {
@@ -606,9 +607,20 @@ static inline char *read_small_file(const char *path, size_t *length) {
 }
 static inline const char *small_file_error(void) {
     static char text[48];
-    if (errno != EFBIG) return strerror(errno);
+    if (errno != EFBIG) return errno == ESPIPE ? A_PIPE : strerror(errno);
     snprintf(text, sizeof text, "more than %d bytes, the most that is read", SMALL_FILE);
     return text;
+}
+
+/* The same of a file that the program found beside others: nobody means a pipe there, which would be waited for. */
+static inline int is_pipe(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISFIFO(s.st_mode);
+}
+static inline char *read_found_file(const char *path, size_t *length) {
+    if (!is_pipe(path)) return read_small_file(path, length);
+    errno = ESPIPE;
+    return NULL;
 }
 
 /* A het_writer over a FILE. */
@@ -627,7 +639,7 @@ static inline char *config_text(const char *option_name, const char *spec, size_
         *status = fail(BAD_INPUT, "%s: path too long", option_name);
         return NULL;
     }
-    text = read_small_file(from, length);
+    text = read_found_file(from, length);
     if (text == NULL) *status = fail(BAD_INPUT, "%s %s: %s%s", option_name, from, small_file_error(), in_checkpoint(spec, "config.json", other));
     return text;
 }
@@ -669,13 +681,24 @@ static inline int read_from(const char *option_name, const char *path, het_reade
     return bad == NULL ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, bad);
 }
 
+/* A directory of weights, none of whose files is a pipe. */
+static inline het_result weights_folder(const char *path, het_folder *folder, het_error *error) {
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    char file[1300], bad[1400] = "";
+    while (directory != NULL && (entry = readdir(directory)) != NULL)
+        if (path_join(file, sizeof file, path, entry->d_name) && is_pipe(file)) snprintf(bad, sizeof bad, "%s: " A_PIPE, file);
+    if (directory != NULL) closedir(directory);
+    return bad[0] != 0 ? het_error_put(error, HET_ERR_IO, bad) : het_folder_open(path, NULL, folder, error);
+}
+
 /* A model against the shapes of its weights, a file or a directory, before memory is taken for it. */
 static inline int model_fits(const char *option_name, const char *path, const het_model_desc *model) {
     het_reader reader;
     het_folder folder;
     het_error error = { HET_OK, "" };
     const int directory = is_directory(path);
-    het_result result = directory ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
+    het_result result = directory ? weights_folder(path, &folder, &error) : het_reader_open(path, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
     result = directory ? het_model_fits_folder(model, &folder, NULL, &error) : het_model_fits(model, &reader, NULL, &error);
     if (directory) het_folder_close(&folder);
@@ -721,7 +744,7 @@ static inline int load_weights(het_ctx *ctx, const char *option_name, const char
     het_reader reader;
     het_folder folder;
     het_error error = { HET_OK, "" };
-    het_result result = is_directory(path) ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
+    het_result result = is_directory(path) ? weights_folder(path, &folder, &error) : het_reader_open(path, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
     result = is_directory(path) ? het_load_folder(ctx, &folder) : het_load_weights(ctx, &reader);
     if (is_directory(path)) het_folder_close(&folder);

@@ -20,7 +20,8 @@
 /* An open file is its descriptor: that takes no memory, which a save may not find. */
 static inline int disk_handle(const void *file) { return (int)(intptr_t)file; }
 static inline int disk_open(void *user, const char *path, int writing, void **file) {
-    const int handle = writing ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : open(path, O_RDONLY | O_CLOEXEC);
+    const int how = writing ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY | O_NONBLOCK; /* no pipe is waited for */
+    const int handle = open(path, how | O_CLOEXEC, 0666);
     (void)user;
     *file = (void *)(intptr_t)handle;
     return handle >= 0 ? 0 : errno;
@@ -30,7 +31,7 @@ static inline int disk_size(void *user, void *file, uint64_t *size) {
     struct stat s;
     (void)user;
     if (fstat(disk_handle(file), &s) != 0) return errno;
-    if (S_ISDIR(s.st_mode)) return EISDIR;
+    if (!S_ISREG(s.st_mode)) return S_ISDIR(s.st_mode) ? EISDIR : ESPIPE;
     *size = (uint64_t)s.st_size;
     return 0;
 }
@@ -148,7 +149,7 @@ static inline int disk_follow(void *user, const char *path, char *to, size_t cap
 
 static inline const char *disk_text(void *user, int number) {
     (void)user;
-    return strerror(number);
+    return number == ESPIPE ? "a pipe or device, not a file" : strerror(number);
 }
 
 static inline het_disk disk_posix(void) {

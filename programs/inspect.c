@@ -201,8 +201,8 @@ static int check_entry(const settings *s, char *const *name, shard *table, int c
         het_reader reader;
         het_result result;
         if (!path_join(path, sizeof path, s->path, file)) return fail(BAD_INPUT, "%s: path too long", s->path);
-        result = het_reader_open(path, &reader, &error);
-        if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+        result = is_pipe(path) ? het_error_put(&error, HET_ERR_IO, A_PIPE) : het_reader_open(path, &reader, &error);
+        if (result != HET_OK) return fail(BAD_INPUT, "%s: %s", path, behind_name(error.text, path));
         result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &table[i].file, &error);
         het_reader_close(&reader);
         if (result != HET_OK) return fail(status_of(result), "%s", error.text);

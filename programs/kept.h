@@ -31,7 +31,7 @@ static inline int kept_open(kept_files *k, const char *init, const char *spec, c
     char path[1024];
     int i, status = 0;
     if (spec == NULL && init != NULL && beside_weights(init, "config.json", path, sizeof path)) {
-        if ((k->config = read_small_file(path, &k->config_length)) == NULL) return fail(BAD_INPUT, "--init %s: %s", path, small_file_error());
+        if ((k->config = read_found_file(path, &k->config_length)) == NULL) return fail(BAD_INPUT, "--init %s: %s", path, small_file_error());
     }
     for (i = 0; i < KEPT_FILES - !whole && status == 0; i++) {
         const char *where = i > 0 && tokenizer != NULL ? tokenizer : init;

@@ -169,7 +169,7 @@ static inline int end_find(end_tokens *e, const char *init, int64_t vocab, const
         char *text;
         het_result result;
         if (!beside_weights(init, files[i], path, sizeof path)) continue;
-        if ((text = read_small_file(path, &length)) == NULL) return fail(BAD_INPUT, "--init %s: %s", path, small_file_error());
+        if ((text = read_found_file(path, &length)) == NULL) return fail(BAD_INPUT, "--init %s: %s", path, small_file_error());
         result = het_ends_from_json(text, length, vocab, e->id + e->count, END_TOKENS - e->count, &count, &error);
         free(text);
         if (result != HET_OK) return fail(BAD_INPUT, "--init %s: %s", path, error.text);

@@ -23,7 +23,7 @@ shows() { # shows NAME WORDS ARGUMENTS...   WORDS separated by |
 refuses() { # refuses WORDS ARGUMENTS...
     local words=$1
     shift
-    refusal "$words" "$inspect" "$@"
+    refusal "$words" timeout 20 "$inspect" "$@"
     report "$([ -z "$bad" ]; echo $?)" "refuses $words" "$*" "$bad" "$line"
 }
 
@@ -135,5 +135,27 @@ rm spoilt/config.json
 refuses 'spoilt/config.json' spoilt
 rm -rf spoilt; cp -r $saved spoilt; printf '{"step":17}' > spoilt/state.json
 refuses 'spoilt/state.json: 11 bytes are too few' spoilt
+
+# Pipes that nobody writes to are not waited for, in whatever place.
+piped() { # piped FROM FILE COMMAND...   in a copy of the directory FROM, which the command calls spoilt
+    rm -rf spoilt
+    cp -r "$1" spoilt
+    rm -f "spoilt/$2"
+    mkfifo "spoilt/$2"
+    refusal "spoilt/$2: a pipe or device, not a file" timeout 20 "${inspect%/*}/$3" "${@:4}"
+    report "$([ -z "$bad" ]; echo $?)" "$3: a pipe in place of $2" "$bad" "$line"
+}
+for file in model.safetensors optimizer.safetensors config.json state.json; do
+    piped $saved $file inspect spoilt
+    piped $saved $file train --resume spoilt
+done
+for file in model.safetensors config.json; do
+    piped run $file inspect spoilt
+    piped run $file generate --init spoilt --tokens 1
+done
+for file in model-00001-of-00002.safetensors model.safetensors.index.json; do
+    piped "$data/qwen3" $file inspect spoilt
+    piped "$data/qwen3" $file generate --init spoilt --tokens 1
+done
 
 finish
