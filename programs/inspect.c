@@ -26,6 +26,8 @@ static const option options[] = {
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
+static FILE *output; /* standard output; with --json memory: an object is printed whole or not at all */
+
 /* ---- text ---- */
 
 /* A name or value from a file: what is not printable ASCII is shown as \xNN, so that nothing reaches the terminal but text. */
@@ -33,29 +35,29 @@ static void print_plain(const char *text, size_t length) {
     size_t i;
     for (i = 0; i < length; i++) {
         const unsigned char c = (unsigned char)text[i];
-        if (c >= ' ' && c <= '~' && c != '\\') putchar(c);
-        else printf("\\x%02x", c);
+        if (c >= ' ' && c <= '~' && c != '\\') fputc(c, output);
+        else fprintf(output, "\\x%02x", c);
     }
 }
 
 /* A JSON string; bytes beyond ASCII are valid UTF-8 in a table that was read, and pass. */
 static void print_quoted(const char *text, size_t length) {
     size_t i;
-    putchar('"');
+    fputc('"', output);
     for (i = 0; i < length; i++) {
         const unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\') printf("\\%c", c);
-        else if (c < ' ' || c == 127) printf("\\u%04x", c);
-        else putchar(c);
+        if (c == '"' || c == '\\') fprintf(output, "\\%c", c);
+        else if (c < ' ' || c == 127) fprintf(output, "\\u%04x", c);
+        else fputc(c, output);
     }
-    putchar('"');
+    fputc('"', output);
 }
 
 static void print_shape(const het_safetensor *t, const char *between) {
     int i;
-    putchar('[');
-    for (i = 0; i < t->rank; i++) printf("%s%lld", i > 0 ? between : "", (long long)t->shape[i]);
-    putchar(']');
+    fputc('[', output);
+    for (i = 0; i < t->rank; i++) fprintf(output, "%s%lld", i > 0 ? between : "", (long long)t->shape[i]);
+    fputc(']', output);
 }
 
 /* ---- one file ---- */
@@ -63,49 +65,49 @@ static void print_shape(const het_safetensor *t, const char *between) {
 static void table_as_text(const char *path, const het_safetensors *file) {
     int64_t i;
     size_t widest = 4;
-    printf("%s: %llu bytes, header %llu, %lld tensors\n", path, (unsigned long long)file->size, (unsigned long long)file->data,
+    fprintf(output, "%s: %llu bytes, header %llu, %lld tensors\n", path, (unsigned long long)file->size, (unsigned long long)file->data,
            (long long)file->tensors);
     for (i = 0; i < file->pairs; i++) {
-        printf("  ");
+        fprintf(output, "  ");
         print_plain(file->pair[i].key, file->pair[i].key_length);
-        printf(" = ");
+        fprintf(output, " = ");
         print_plain(file->pair[i].value, file->pair[i].value_length);
-        putchar('\n');
+        fputc('\n', output);
     }
     for (i = 0; i < file->tensors; i++)
         if (file->tensor[i].name_length > widest && file->tensor[i].name_length < 80) widest = file->tensor[i].name_length;
     for (i = 0; i < file->tensors; i++) {
         const het_safetensor *t = &file->tensor[i];
-        printf("  ");
+        fprintf(output, "  ");
         print_plain(t->name, t->name_length);
-        printf("%*s %-8s %12llu .. %-12llu ", (int)(t->name_length < widest ? widest - t->name_length : 0), "", het_element_name(t->element),
+        fprintf(output, "%*s %-8s %12llu .. %-12llu ", (int)(t->name_length < widest ? widest - t->name_length : 0), "", het_element_name(t->element),
                (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
         print_shape(t, ", ");
-        putchar('\n');
+        fputc('\n', output);
     }
 }
 
 static void table_as_json(const char *path, const het_safetensors *file) {
     int64_t i;
-    printf("{\"file\":");
-    write_json_string(stdout, path);
-    printf(",\"bytes\":%llu,\"data\":%llu,\"metadata\":{", (unsigned long long)file->size, (unsigned long long)file->data);
+    fprintf(output, "{\"file\":");
+    write_json_string(output, path);
+    fprintf(output, ",\"bytes\":%llu,\"data\":%llu,\"metadata\":{", (unsigned long long)file->size, (unsigned long long)file->data);
     for (i = 0; i < file->pairs; i++) {
-        if (i > 0) putchar(',');
+        if (i > 0) fputc(',', output);
         print_quoted(file->pair[i].key, file->pair[i].key_length);
-        putchar(':');
+        fputc(':', output);
         print_quoted(file->pair[i].value, file->pair[i].value_length);
     }
-    printf("},\"tensors\":[");
+    fprintf(output, "},\"tensors\":[");
     for (i = 0; i < file->tensors; i++) {
         const het_safetensor *t = &file->tensor[i];
-        printf("%s\n{\"name\":", i > 0 ? "," : "");
+        fprintf(output, "%s\n{\"name\":", i > 0 ? "," : "");
         print_quoted(t->name, t->name_length);
-        printf(",\"dtype\":\"%s\",\"shape\":", het_element_name(t->element));
+        fprintf(output, ",\"dtype\":\"%s\",\"shape\":", het_element_name(t->element));
         print_shape(t, ",");
-        printf(",\"offsets\":[%llu,%llu]}", (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
+        fprintf(output, ",\"offsets\":[%llu,%llu]}", (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
     }
-    printf("]}");
+    fprintf(output, "]}");
 }
 
 /* before: what JSON has in front of it. */
@@ -118,7 +120,7 @@ static int inspect_file(const settings *s, const char *path, const char *before)
     if (result != HET_OK) return fail(BAD_INPUT, "%s: %s", path, bad != NULL ? bad : behind_name(error.text, path));
     result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &file, &error);
     if (result == HET_OK) {
-        if (s->json) printf("%s\n", before);
+        if (s->json) fprintf(output, "%s\n", before);
         if (s->json) table_as_json(path, file);
         else table_as_text(path, file);
     }
@@ -161,11 +163,11 @@ static int inspect_config(const settings *s, int fits) {
     status = model_or_experts("model", path, &model, &experts);
     if (status == 0 && fits) return experts.experts > 0 ? 0 : model_fits("config.json", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
-    if (s->json) printf("\"model\":\"%s\",", text);
-    else printf("model %s\n", text);
-    if (experts.experts > 0 && s->json) printf("\"experts\":\"%lld,%lld\",", (long long)experts.experts, (long long)experts.used);
+    if (s->json) fprintf(output, "\"model\":\"%s\",", text);
+    else fprintf(output, "model %s\n", text);
+    if (experts.experts > 0 && s->json) fprintf(output, "\"experts\":\"%lld,%lld\",", (long long)experts.experts, (long long)experts.used);
     else if (experts.experts > 0)
-        printf("experts %lld of width %lld, %lld used\n", (long long)experts.experts, (long long)experts.width, (long long)experts.used);
+        fprintf(output, "experts %lld of width %lld, %lld used\n", (long long)experts.experts, (long long)experts.width, (long long)experts.used);
     return 0;
 }
 
@@ -262,8 +264,8 @@ static int read_index(const settings *s, const char *path, char *const *name, sh
     if (status == 0 && j.rule != NULL) status = fail(BAD_INPUT, "%s: byte %zu: %s", path, j.rule_at, j.rule);
     if (status == 0 && maps != 1) status = fail(BAD_INPUT, "%s: weight_map %s", path, maps == 0 ? "is missing" : "comes twice");
     if (status == 0) status = check_rest(s, name, table, count);
-    if (status == 0 && s->json) printf("\"index\":%lld,", (long long)tensors);
-    else if (status == 0) printf("index of %lld tensors\n", (long long)tensors);
+    if (status == 0 && s->json) fprintf(output, "\"index\":%lld,", (long long)tensors);
+    else if (status == 0) fprintf(output, "index of %lld tensors\n", (long long)tensors);
     free(text);
     return status;
 }
@@ -291,42 +293,44 @@ enum { SHOWN_HASHES = 2 };
 
 static void checkpoint_as_text(const het_saved *saved) {
     int64_t i, k;
-    printf("state after step %lld\n", (long long)saved->step);
+    fprintf(output, "state after step %lld\n", (long long)saved->step);
     for (i = 0; i < saved->options; i++) {
-        printf("  ");
+        fprintf(output, "  ");
         print_plain(saved->option[i].key, saved->option[i].key_length);
-        printf(" = ");
+        fprintf(output, " = ");
         print_plain(saved->option[i].value, saved->option[i].value_length);
-        putchar('\n');
+        fputc('\n', output);
     }
     for (i = 0; i < saved->files; i++) {
         const het_saved_file *f = &saved->file[i];
         const int64_t blocks = (int64_t)((f->size + 1048575) / 1048576);
-        printf("  %s: %llu bytes, XXH64 of %lld block%s good:", f->name, (unsigned long long)f->size, (long long)blocks, blocks == 1 ? "" : "s");
-        for (k = 0; k < blocks && k < SHOWN_HASHES; k++) printf(" %016llx", (unsigned long long)f->hash[k]);
-        printf("%s\n", blocks > SHOWN_HASHES ? " ..." : "");
+        fprintf(output, "  %s: %llu bytes, XXH64 of %lld block%s good:", f->name, (unsigned long long)f->size, (long long)blocks,
+                blocks == 1 ? "" : "s");
+        for (k = 0; k < blocks && k < SHOWN_HASHES; k++) fprintf(output, " %016llx", (unsigned long long)f->hash[k]);
+        fprintf(output, "%s\n", blocks > SHOWN_HASHES ? " ..." : "");
     }
 }
 
 static void checkpoint_as_json(const het_saved *saved) {
     int64_t i, k;
-    printf("\"step\":%lld,\"options\":{", (long long)saved->step);
+    fprintf(output, "\"step\":%lld,\"options\":{", (long long)saved->step);
     for (i = 0; i < saved->options; i++) {
-        if (i > 0) putchar(',');
+        if (i > 0) fputc(',', output);
         print_quoted(saved->option[i].key, saved->option[i].key_length);
-        putchar(':');
+        fputc(':', output);
         print_quoted(saved->option[i].value, saved->option[i].value_length);
     }
-    printf("},\"checksums\":{");
+    fprintf(output, "},\"checksums\":{");
     for (i = 0; i < saved->files; i++) {
         const het_saved_file *f = &saved->file[i];
-        printf("%s", i > 0 ? "," : "");
+        fprintf(output, "%s", i > 0 ? "," : "");
         print_quoted(f->name, strlen(f->name));
-        printf(":[");
-        for (k = 0; k < (int64_t)((f->size + 1048575) / 1048576); k++) printf("%s\"%016llx\"", k > 0 ? "," : "", (unsigned long long)f->hash[k]);
-        putchar(']');
+        fprintf(output, ":[");
+        for (k = 0; k < (int64_t)((f->size + 1048575) / 1048576); k++)
+            fprintf(output, "%s\"%016llx\"", k > 0 ? "," : "", (unsigned long long)f->hash[k]);
+        fputc(']', output);
     }
-    printf("},");
+    fprintf(output, "},");
 }
 
 /* Where there is a state.json the directory is a checkpoint: every byte of it is read and compared with its checksums. */
@@ -369,6 +373,8 @@ static int program(int argc, char **argv) {
     static const char summary[] = "build/inspect FILE|DIR\n\nLists what weight files hold, after proving them.";
     settings s;
     unsigned char given[OPTIONS] = { 0 };
+    char *object = NULL;
+    size_t length = 0;
     int status, i, kept = 1;
     memset(&s, 0, sizeof s);
     for (i = 1; i < argc; i++) { /* what is no option is the path */
@@ -379,11 +385,17 @@ static int program(int argc, char **argv) {
     status = options_parse(summary, options, OPTIONS, &s, given, kept, argv);
     if (status >= 0) return status;
     if (s.path == NULL) return fail(BAD_INPUT, "FILE or DIR is missing; --help lists the options");
+    output = s.json ? open_memstream(&object, &length) : stdout;
+    if (output == NULL) return fail(FAILED, "no memory");
     if (is_directory(s.path)) {
-        if (s.json) printf("{");
+        if (s.json) fprintf(output, "{");
         status = inspect_directory(&s);
     } else status = inspect_file(&s, s.path, "{\"files\":[");
-    if (s.json && status == 0) printf("]}\n");
+    if (!s.json) return status;
+    fprintf(output, "]}\n");
+    if (fclose(output) != 0 && status == 0) status = fail(FAILED, "no memory");
+    if (status == 0) fwrite(object, 1, length, stdout);
+    free(object);
     return status;
 }
 

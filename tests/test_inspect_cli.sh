@@ -24,6 +24,8 @@ refuses() { # refuses WORDS ARGUMENTS...
     local words=$1
     shift
     refusal "$words" timeout 20 "$inspect" "$@"
+    "$inspect" --json "$@" > out 2> /dev/null < /dev/null
+    [ ! -s out ] || bad="$bad; begins a JSON object: $(head -c 100 out)"
     report "$([ -z "$bad" ]; echo $?)" "refuses $words" "$*" "$bad" "$line"
 }
 
