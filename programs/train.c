@@ -1408,6 +1408,7 @@ static int check_fixed_options(const job *j) {
     char buffer[64];
     for (int i = 0; i < OPTIONS; i++) {
         const char *saved = het_checkpoint_option(j->saved, options[i].name + 2), *now = option_text(&j->set, &options[i], buffer, sizeof buffer);
+        if (saved == NULL && now != NULL && strcmp(options[i].name, "--experts") == 0) saved = "none";
         if (saved == NULL || now == NULL || strcmp(saved, now) == 0 || !option_is_fixed(&j->set, &options[i]) || j->set.force_resume) continue;
         return fail(BAD_INPUT, "%s %s: the saved run has %s, and another value changes what is trained; --force-resume allows it",
                     options[i].name, now, saved);

@@ -516,6 +516,7 @@ rm -rf from; mkdir from; cp -r late/step-*2 from/ 2> /dev/null
 accepts 'resumed on one rank' train --data text --resume from --hash --quiet --devices cpu:1
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--feedback 0.5|the saved run has 1' train --data text --resume from --feedback 0.5
+refuses '--experts 4,2: the saved run has none' train --data text --resume from --experts 4,2
 refuses 'adamw predicts none with feedback' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 8 --feedback 1 \
     --model llama:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1
 refuses 'predicts no block of several ranks' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 4 \
