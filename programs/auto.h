@@ -138,18 +138,22 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
     return 0;
 }
 
-/* Beside the plan PATH or PATH.json: PATH.cluster.json, and PATH.profile.json if the profile is in no file of its own (`profile`, a list). */
+/* Beside the plan PATH or PATH.json: PATH and `end`. */
+static inline const char *planner_beside(char to[1200], const char *plan, const char *end) {
+    snprintf(to, 1200, "%.*s%s", (int)(strlen(plan) - (ends_with(plan, ".json") ? 5 : 0)), plan, end);
+    return to;
+}
+
+/* PATH.cluster.json, and PATH.profile.json if the profile is in no file of its own (`profile`, a list). */
 static inline int planner_write(auto_planner *p, const char *plan, const char *profile) {
-    const size_t length = strlen(plan), base = ends_with(plan, ".json") ? length - 5 : length;
     write_target t;
     het_writer writer;
     int status = 0;
-    if (base > 1000) return fail(BAD_INPUT, "--save-plan: path too long");
-    snprintf(p->cluster_path, sizeof p->cluster_path, "%.*s.cluster.json", (int)base, plan);
+    if (strlen(plan) > 1000) return fail(BAD_INPUT, "--save-plan: path too long");
+    planner_beside(p->cluster_path, plan, ".cluster.json");
     if (profile != NULL) snprintf(p->profile_path, sizeof p->profile_path, "%.1199s", profile);
     else {
-        snprintf(p->profile_path, sizeof p->profile_path, "%.*s.profile.json", (int)base, plan);
-        status = profile_write("--save-plan", p->profile_path, p->profile);
+        status = profile_write("--save-plan", planner_beside(p->profile_path, plan, ".profile.json"), p->profile);
     }
     if (status != 0 || (status = target_open(&t, "--save-plan", p->cluster_path)) != 0) return status;
     writer = target_writer(&t);

@@ -478,11 +478,15 @@ static int configure_model(job *j) {
     return 0;
 }
 
-/* Files that options name to be written; the log, which is no file that is whole or not there, first. */
-enum { WRITTEN = 5 };
-static void written(const settings *s, named_path to[WRITTEN]) {
+/* Files that options name to be written, and what lies beside a plan that is looked for; the log, which is no file that is whole or not there,
+   first. */
+enum { WRITTEN = 7 };
+static void written(const settings *s, named_path to[WRITTEN], char beside[2][1200]) {
+    const int automatic = s->save_plan != NULL && is_automatic(s), own = automatic && s->save_profile == NULL && s->profile == NULL;
     const named_path all[WRITTEN] = { { "--log", s->log }, { "--save-plan", s->save_plan }, { "--save-profile", s->save_profile },
-                                      { "--trace", s->trace }, { "--timeline", s->timeline } };
+                                      { "--trace", s->trace }, { "--timeline", s->timeline },
+                                      { "--save-plan", automatic ? planner_beside(beside[0], s->save_plan, ".cluster.json") : NULL },
+                                      { "--save-plan", own ? planner_beside(beside[1], s->save_plan, ".profile.json") : NULL } };
     memcpy(to, all, sizeof all);
 }
 
@@ -537,7 +541,8 @@ static void close_source(source *s) {
 static int open_mix(job *j, source *to, const char *option_name, const char *path, het_data_format *format) {
     int status = mix_open(&to->mix, option_name, path, j->desc.model.vocab, j->tokenizer != NULL, &to->reader, format);
     named_path writes[WRITTEN];
-    written(&j->set, writes);
+    char beside[2][1200];
+    written(&j->set, writes, beside);
     for (int64_t i = 0; i < to->mix.files && status == 0 && j->process == 0; i++) {
         const named_path file = { option_name, to->mix.file[i].path };
         status = targets_differ(writes, WRITTEN, &file, 1);
@@ -2397,8 +2402,9 @@ static int check_targets(const job *j) {
                                  { "--world-secret", s->world_secret },
                                  { "--plan", same_file(s->plan, s->save_plan) ? NULL : s->plan } }; /* --save-plan may write it again */
     named_path writes[WRITTEN];
+    char beside[2][1200];
     int status = 0;
-    written(s, writes);
+    written(s, writes, beside);
     for (int i = 0; i < WRITTEN && status == 0; i++) {
         if (i > 0) status = target_check(writes[i].option, writes[i].path);
         if (status == 0) status = check_place(j, &writes[i]);

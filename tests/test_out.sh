@@ -167,6 +167,15 @@ cp profile.json second.json
 mine=(--profile profile.json,second.json)
 refuses '--trace second.json: is the file of --profile' train "${run[@]}" "${pairs[@]}" --steps 1 --adapt "${mine[@]}" --trace second.json
 refuses '--save-plan profile.json: is the file of --profile' train "${run[@]}" --steps 1 --plan auto --profile profile.json --save-plan profile.json
+cp text x.cluster.json
+cp text x.profile.json
+for name in cluster profile; do
+    refuses "--save-plan x.$name.json: is the file of --data" train --data x.$name.json "${tiny[@]}" --steps 1 --plan auto --save-plan x.json
+    refuses "--save-plan x.$name.json: is the file of --log" train "${run[@]}" --steps 1 --plan auto --save-plan x --log x.$name.json
+done
+cmp -s text x.cluster.json && cmp -s text x.profile.json
+report $? 'and both are as they were'
+does 'beside a plan that is given nothing is written' train --data x.cluster.json "${tiny[@]}" --steps 1 --plan dp --save-plan x.json
 refuses '--out second.json: is the file of --profile' "${best[@]##*/}" "${mine[@]}" --out second.json
 refuses '--out second.json: is the file of --profile' advise --workers 1,2 --burst 1.2 "${mine[@]}" --out second.json
 refuses '--trace one.file: is the file of --log' train "${run[@]}" --steps 1 --log one.file --trace one.file
