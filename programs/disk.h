@@ -77,7 +77,7 @@ static inline int disk_sync_directory(void *user, const char *path) {
 static inline int disk_rename(void *user, const char *from, const char *to) {
     (void)user;
     if (rename(from, to) == 0) return 0;
-    return errno == ENOTEMPTY ? EEXIST : errno;
+    return errno == ENOTEMPTY || errno == ENOTDIR ? EEXIST : errno; /* of a directory to a link or a file */
 }
 
 static inline int disk_remove(void *user, const char *path) {

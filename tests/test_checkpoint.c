@@ -453,10 +453,12 @@ static void left_behind(void **state) {
     (void)state;
     small_run(&run);
     early = trained(&run, 2), late = trained(&run, 5);
+    link_name(d, 0, "saving.tmp", new_node(d, 0)), link_name(d, 0, "removing.tmp", new_node(d, 0)); /* files, no directories */
     take(c, late);
     EXPECT_OK(het_checkpoint_write(c, NULL));
     take(c, early);
     EXPECT_OK(het_checkpoint_write(c, NULL));
+    assert_int_equal(lookup(d, "run/removing.tmp"), -1);
     saved = find(d, "run");
     assert_int_equal(saved->step, 2);
     het_checkpoint_free(saved);

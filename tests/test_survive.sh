@@ -27,6 +27,19 @@ step_of() { local latest; latest=$(cat "$1/latest" 2> /dev/null); latest=${lates
 # started FILE: waits until a run has logged a step there
 started() { local i; for i in $(seq 1200); do grep -q '"loss"' "$1" 2> /dev/null && return 0; sleep 0.05; done; return 1; }
 
+# ---- links in place of what a save clears away: they go, and what they lead to stays ----
+for name in saving.tmp removing.tmp step-00000002 step-00000004 step-00000005; do
+    rm -rf out elsewhere
+    "$program" "${run[@]}" --steps 3 --checkpoint-every 2 --out out > stopped.out 2>&1
+    mkdir elsewhere
+    if [ -d out/$name ]; then mv out/$name elsewhere; else cp -r out/step-00000002 elsewhere; fi
+    ln -s ../elsewhere/step-00000002 out/$name
+    ln -s nowhere out/step-00000001
+    "$program" --resume out --steps 7 > on.out 2>&1
+    report "$([ $? = 0 ] && [ -s elsewhere/step-00000002/state.json ] && [ "$(cd out && echo step-* *.tmp)" = 'step-00000006 step-00000007 *.tmp' ]; echo $?)" \
+        "$name is a link" "$(tail -n 1 on.out)" "$(ls out elsewhere/*)"
+done
+
 # ---- signals: the step is finished and saved, the program ends well and says how to go on ----
 for signal in INT TERM HUP USR1; do
     rm -rf out

@@ -4942,21 +4942,20 @@ static int heti_f_keep_name(void *list, const char *name) {
     return -1;
 }
 
-/* Removes a directory of files, if it is there. */
+/* Removes a directory of files, if it is there. Of a link to one, as of a file, only that goes. */
 static het_result heti_f_disk_clear(const het_disk *d, const char *path, het_error *error) {
-    int number;
+    int number, listed;
     for (;;) {
         heti_f_one_name one;
         one.name[0] = 0;
-        HETI_F_DISK(d, number, d->list(d->user, path, heti_f_keep_name, &one));
-        if (number == d->absent) return HET_OK;
-        if (number != 0 && number != -1) return heti_f_disk_fail(d, "list", path, number, error);
-        if (one.name[0] == 0) break;
+        HETI_F_DISK(d, number, d->remove(d->user, path));
+        if (number == 0 || number == d->absent) return HET_OK;
+        HETI_F_DISK(d, listed, d->list(d->user, path, heti_f_keep_name, &one));
+        if (listed != 0 && listed != -1) return heti_f_disk_fail(d, "list", path, listed, error);
+        if (one.name[0] == 0) return heti_f_disk_fail(d, "remove", path, number, error);
         const heti_f_path file = heti_f_path_of(path, one.name);
         HETI_F_DISK_TRY(d, d->remove(d->user, file.text), "remove", file.text, error);
     }
-    HETI_F_DISK_TRY(d, d->remove(d->user, path), "remove", path, error);
-    return HET_OK;
 }
 
 /* ---- names ---- */
