@@ -1209,7 +1209,7 @@ static void refused(void **state)
     assert_string_equal(het_outer_error(NULL), "");
     EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
     EXPECT_ERROR(het_outer_join(outer, -1), HET_ERR_INVALID, het_outer_error(outer), "tokens|-1");
-    EXPECT_ERROR(het_outer_join(outer, (double)INFINITY), HET_ERR_INVALID, het_outer_error(outer), "tokens|inf"); /* a share of it would be no number */
+    EXPECT_ERROR(het_outer_join(outer, (double)INFINITY), HET_ERR_INVALID, het_outer_error(outer), "tokens|inf"); /* a share of it is no number */
     het_outer_destroy(outer);
     het_destroy(ctx);
     support_run_end(&run);
