@@ -134,10 +134,7 @@ static inline int stop_seen(stopper *s) {
     return stop_asked || s->asked;
 }
 
-/* user: the stopper, or NULL: whether this process is to stop. */
-static inline int stop_is_asked(void *user) { return user != NULL ? stop_seen((stopper *)user) : stop_asked; }
-
-/* After the last step, with the status so far: the bytes that are still to come do. */
+/* At the end, with the status so far: the bytes that are still to come do. */
 static inline int stop_end(stopper *s, int status) {
     const int64_t first = s->process == 0 ? 1 : 0, end = s->process == 0 ? s->processes : 1;
     int64_t p;

@@ -2417,6 +2417,15 @@ static int check_targets(const job *j) {
     return status == 0 ? targets_differ(writes, WRITTEN, reads, sizeof reads / sizeof *reads) : status;
 }
 
+/* Whether this island waits for others no longer: one of its processes got a signal, has failed, or is gone. */
+static int island_is_stopped(void *user) {
+    job *j = (job *)user;
+    const het_transport *t = &j->transport;
+    for (int64_t p = 1; p < j->processes; p++)
+        if (t->iface->aborted(t->self, NULL, NULL, 0) != HET_OK || t->iface->silence(t->self, p) > 1e300) return 1;
+    return stop_seen(&j->stop);
+}
+
 /* From now on the transport is what is between islands, and this process is all of one. */
 static void become_island(job *j) {
     j->sea.count = j->processes, j->sea.island = j->process;
@@ -2428,28 +2437,13 @@ static void become_island(job *j) {
     program_is_mute = 0;
 }
 
-/* The first process of an island has met the others: those that follow wait until it says so. */
-static int hear_of_meeting(const job *j) {
-    const het_transport *t = &j->transport;
-    const int64_t first = j->sea.follows ? 0 : 1, end = j->sea.follows ? 1 : j->processes;
-    unsigned char byte = 0;
-    int status = 0;
-    for (int64_t p = first; p < end && status == 0; p++) {
-        het_request request;
-        memset(&request, 0, sizeof request);
-        status = message_wait(t, &request, p, j->sea.follows ? t->iface->irecv(t->self, p, HETRAIN_CALLERS_CHANNEL, &byte, 1, &request)
-                                                             : t->iface->isend(t->self, p, HETRAIN_CALLERS_CHANNEL, &byte, 1, &request));
-    }
-    return status;
-}
-
-/* Where there are steps to come all meet before anything is loaded, so that nobody waits for an island that only reads its data. */
+/* Where there are steps to come all meet before anything is loaded, so that nobody waits for an island that only reads its data. Those that follow
+   hear of it as they agree, where process 0 hears why it was stopped. */
 static int meet_islands(job *j) {
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
-    if (j->set.islands == 0 || j->sea.place.processes < 2 || j->set.steps <= j->resumed_step) return 0;
-    if (!j->sea.follows) result = islands_meet(&j->sea, &error);
-    return result == HET_OK ? hear_of_meeting(j) : fail(status_of(result), "%s", error.text);
+    if (j->set.islands > 0 && j->sea.place.processes > 1 && j->set.steps > j->resumed_step && !j->sea.follows) result = islands_meet(&j->sea, &error);
+    return result == HET_OK || result == HET_ERR_CANCELLED ? 0 : fail(status_of(result), "%s", error.text);
 }
 
 static int join_islands(job *j) {
@@ -2466,7 +2460,6 @@ static int join_islands(job *j) {
                     (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
     if (s->island_seconds > 0 && desc.pace == 0) return fail(BAD_INPUT, "--island-seconds %g: below a microsecond", s->island_seconds);
     j->sea.every = s->islands / s->island_fragments;
-    j->sea.place.stopped = stop_is_asked, j->sea.place.user = &j->stop;
     if (j->saved != NULL && (status = islands_load(&j->sea, j->saved, s->force_resume != 0)) != 0) return status;
     result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
     if (result != HET_OK && desc.pace == 0 && strstr(error.text, "other settings") != NULL)
@@ -2516,8 +2509,6 @@ static int run(job *j, int argc, char **argv) {
         return fail(FAILED, "--loaders %lld: out of memory", (long long)s->loaders);
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
     loader_end(&j->loader);
-    status = stop_end(&j->stop, status);
-    j->sea.place.user = NULL; /* no other process asks any more */
     if (status == 0) status = finish(j);
     j->finished = status == 0;
     return status;
@@ -2592,6 +2583,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
         islands_prepare(&j->sea, &place, &secret, &logger);
         j->processes = place.processes, j->process = place.process;
     }
+    j->sea.place.stopped = island_is_stopped, j->sea.place.user = j;
     memset(&secret, 0, sizeof secret);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {
@@ -2647,8 +2639,9 @@ static int program(int argc, char **argv) {
     folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
     folder_close(&j->folder);
     if (j->sea.outer != NULL) fflush(stdout); /* it may take others a while to come to the end, too */
-    if (j->sea.outer != NULL && j->finished && het_outer_end(j->sea.outer) != HET_OK && !stop_asked)
+    if (j->sea.outer != NULL && j->finished && het_outer_end(j->sea.outer) != HET_OK && !stop_seen(&j->stop))
         fail(0, "warning: --islands: not all others are known to have ended, what is saved here is whole: %s", het_outer_error(j->sea.outer));
+    status = stop_end(&j->stop, status);
     het_outer_destroy(j->sea.outer);
     het_destroy(j->ctx);
     status = close_groups(j, status);

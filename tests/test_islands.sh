@@ -177,6 +177,31 @@ wait "${child[1]}"
 report "$([ $((status + $?)) = 0 ] && grep -q '^stopped after step 12 of 12' out.1; echo $?)" 'it is stopped in a join, by its second process' "$(cat out.?)"
 for i in 1 2; do member $i --resume kept.1 --islands 12 --devices cpu:1; done
 all_ended; report $? 'which is made later' "$hash" "$(cat out.?)"
+# Process 0, which waits for other islands, hears that its second process is gone, or is told to stop in the last wait of all
+two() { for i in 1 2; do member $i "${run[@]}" --devices cpu:1 --plan pp "$@"; done; }
+soon() { local begun=$SECONDS; wait "${child[1]}"; [ $? = "$1" ] && [ $((SECONDS - begun)) -le 9 ]; } # soon STATUS
+two --steps 12 --islands 4
+reached 'waits for process 0' out.1
+crash 2
+soon 1; report "$([ $? = 0 ] && grep -q 'process 1 .* is gone' out.1; echo $?)" 'gone while the islands meet' "$(cat out.1)"
+for way in join end; do
+    rm -rf kept.? out.?
+    if [ $way = join ]; then
+        member 0 "${run[@]}" --steps 40 --islands 20 --devices cpu:1@0.005
+        two --steps 40 --islands 20 --out kept.1
+        reached '"step":19,' kept.1/log.jsonl
+        sleep 0.5
+        crash 2
+        soon 1; report "$([ $? = 0 ] && grep -q 'process 1 .* is gone' out.1; echo $?)" 'gone while the first waits for a join' "$(cat out.?)"
+    else
+        member 0 "${run[@]}" --steps 12 --islands 4 --devices cpu:1 --val long --evaluate-batches 100000
+        two --steps 12 --islands 4 --val long --evaluate-batches 1 --out kept.1
+        reached '^weights' out.1
+        kill -TERM "${child[2]}"
+        soon 0; report "$([ $? = 0 ] && wait "${child[2]}" && [ -z "$(grep -v '^weights' out.1; cat out.2)" ]; echo $?)" 'told to stop behind the end' "$(cat out.?)"
+    fi
+    crash 0
+done
 for victim in 1 2; do
     rm -rf kept.?
     # shellcheck disable=SC2046
