@@ -691,6 +691,8 @@ static int collect_terms(const job *j, grown_text *g) {
     if (j->saved != NULL) good = good && put_fingerprint(g, "--resume", "checkpoint", file_fingerprint(j->saved->path, "state.json"));
     if (j->set.init_adapter != NULL)
         good = good && put_fingerprint(g, "--init-adapter", "factors", file_fingerprint(j->set.init_adapter, "adapter_model.safetensors"));
+    snprintf(text, sizeof text, "island %lld of %lld", (long long)j->sea.island, (long long)j->sea.count);
+    good = good && put_term(g, "--island-world", text);
     snprintf(text, sizeof text, "%lld ranks", (long long)j->ranks.world);
     good = good && put_term(g, "--devices", text);
     if (good && het_model_format(&j->desc.model, text, sizeof text, &length) == HET_OK)
@@ -2575,6 +2577,8 @@ static int open_transport(job *j, int *argc, char ***argv) {
     j->launch = launch;
     if (result == HET_OK && sea != NULL && (result = connect_parse("--island-world", sea, &j->sea.place, &error)) == HET_OK)
         islands_prepare(&j->sea, &j->sea.place, &secret, &logger);
+    if (result == HET_OK && sea != NULL && world != NULL && strcmp(strchr(sea, '@'), strchr(world, '@')) == 0)
+        return fail(BAD_INPUT, "--island-world %s: --world has the same place; the processes of an island meet at one of their own", sea);
     if (result == HET_OK && place.processes == 0 && sea == NULL && (secret_file != NULL || secret.insecure))
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");

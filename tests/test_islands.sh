@@ -177,9 +177,13 @@ wait "${child[1]}"
 report "$([ $((status + $?)) = 0 ] && grep -q '^stopped after step 12 of 12' out.1; echo $?)" 'it is stopped in a join, by its second process' "$(cat out.?)"
 for i in 1 2; do member $i --resume kept.1 --islands 12 --devices cpu:1; done
 all_ended; report $? 'which is made later' "$hash" "$(cat out.?)"
-# Process 0, which waits for other islands, hears that its second process is gone, or is told to stop in the last wait of all
+# Process 0, which waits for other islands, hears that its second process differs, is gone, or is told to stop in the last wait of all
 two() { for i in 1 2; do member $i "${run[@]}" --devices cpu:1 --plan pp "$@"; done; }
 soon() { local begun=$SECONDS; wait "${child[1]}"; [ $? = "$1" ] && [ $((SECONDS - begun)) -le 9 ]; } # soon STATUS
+for i in 1 2; do member $i "${run[@]}" --steps 12 --islands 4 --island-world "0/$i@file:$work/sea"; done
+soon 2; report "$([ $? = 0 ] && grep -q 'process 1 has island 0 of 2, process 0 has island 0 of 1' out.1; echo $?)" 'processes of two islands are told' "$(cat out.?)"
+member 1 "${run[@]}" --steps 12 --islands 4 --world "0/2@file:$work/sea"
+soon 2; report "$([ $? = 0 ] && grep -q 'has the same place' out.1; echo $?)" 'islands and the processes of one cannot meet at one place' "$(cat out.1)"
 two --steps 12 --islands 4
 reached 'waits for process 0' out.1
 crash 2
