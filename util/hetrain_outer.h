@@ -286,13 +286,12 @@ static het_result heti_o_pass_on(het_outer *o, int64_t process, heti_o_order *or
     const het_layout *of = &het_get_desc(o->ctx)->layout;
     const het_transport *t = &of->transport;
     const uint32_t channel = HETRAIN_CALLERS_CHANNEL;
-    het_request request;
     heti_o_island other;
     int32_t done = 0, given_up = 0;
-    memset(&request, 0, sizeof request), memset(&other, 0, sizeof other);
-    het_result result = o->follows ? t->iface->irecv(t->self, process, channel, order, sizeof *order, &request)
-                                   : t->iface->isend(t->self, process, channel, order, sizeof *order, &request);
-    while (result == HET_OK && (result = t->iface->test(t->self, &request, &done)) == HET_OK && !done) {
+    memset(&other, 0, sizeof other);
+    het_result result = o->follows ? t->iface->irecv(t->self, process, channel, order, sizeof *order, other.request)
+                                   : t->iface->isend(t->self, process, channel, order, sizeof *order, other.request);
+    while (result == HET_OK && (result = t->iface->test(t->self, other.request, &done)) == HET_OK && !done) {
         if (!given_up && heti_o_is_silent(t, process, &other, of->deadline)) {
             given_up = 1; /* and the request ends */
             t->iface->abort(t->self, HET_ERR_TRANSPORT, "a process of this island is silent");
@@ -305,10 +304,15 @@ static het_result heti_o_pass_on(het_outer *o, int64_t process, heti_o_order *or
     return het_fail(o->ctx, HET_ERR_TRANSPORT, o->error.text);
 }
 
-static het_result heti_o_give(het_outer *o, heti_o_order *order) {
+/* To all of the others. result: of the call, where it ends. */
+static het_result heti_o_give(het_outer *o, heti_o_kind kind, const heti_o_part *part, het_result result) {
     const het_transport *t = &het_get_desc(o->ctx)->layout.transport;
     const int64_t processes = t->iface != NULL ? t->iface->processes(t->self) : 1;
-    for (int64_t p = 1; p < processes; p++) HETI_T_TRY(heti_o_pass_on(o, p, order));
+    heti_o_order order;
+    memset(&order, 0, sizeof order);
+    order.kind = kind, order.part = *part;
+    order.info = o->info, order.error = o->error, order.error.code = result;
+    for (int64_t p = 1; p < processes; p++) HETI_T_TRY(heti_o_pass_on(o, p, &order));
     return HET_OK;
 }
 
@@ -328,20 +332,13 @@ static het_result heti_o_obey(het_outer *o, float *to, const heti_o_part *part) 
 }
 
 static het_result heti_o_move(het_outer *o, float *to, const heti_o_part *part) {
-    heti_o_order order;
-    memset(&order, 0, sizeof order);
-    order.kind = to != NULL ? HETI_O_READ : HETI_O_WRITE;
-    order.part = *part;
-    HETI_T_TRY(heti_o_give(o, &order));
+    HETI_T_TRY(heti_o_give(o, to != NULL ? HETI_O_READ : HETI_O_WRITE, part, HET_OK));
     return heti_o_obey(o, to, part);
 }
 
 /* A call of process 0 ends, with `result`. */
 static het_result heti_o_ends(het_outer *o, het_result result) {
-    heti_o_order order;
-    memset(&order, 0, sizeof order);
-    order.info = o->info, order.error = o->error, order.error.code = result;
-    const het_result told = heti_o_give(o, &order);
+    const het_result told = heti_o_give(o, HETI_O_END, &o->all, result);
     return result != HET_OK ? result : told;
 }
 
