@@ -2536,8 +2536,33 @@ static void on_meeting(void *user, het_log_level level, het_result code, const c
     fail(0, "%s", text);
 }
 
-/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher
-   that started several processes must find them connected: else each would train, and write, for itself. */
+/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. */
+static het_result find_place(job *j, int *argc, char ***argv, const char *world, connect_place *place, het_error *error) {
+    het_result result;
+    memset(place, 0, sizeof *place);
+    j->launch.launcher = "";
+    if (world != NULL) {
+        result = connect_parse("--world", world, place, error);
+        j->launch.size = place->processes;
+        return result;
+    }
+    result = het_launch_detect(&j->launch, error);
+#ifdef HETRAIN_MPI
+    if (result == HET_OK && (strcmp(j->launch.launcher, "torchrun") == 0 || strcmp(j->launch.launcher, "hetrain") == 0))
+        result = connect_detect(&j->launch, place, error);
+    if (place->processes == 0) {
+        het_error of_mpi = { HET_OK, "" };
+        if (het_mpi_open(argc, argv, NULL, &j->transport, &of_mpi) != HET_OK) return het_error_put(error, HET_ERR_TRANSPORT, of_mpi.text);
+        program_is_mute = j->transport.iface->process(j->transport.self) > 0;
+    }
+#else
+    (void)argc, (void)argv;
+    if (result == HET_OK) result = connect_detect(&j->launch, place, error);
+#endif
+    return result;
+}
+
+/* A launcher that started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
     const char *secret_file = early_option(*argc, *argv, "--world-secret");
@@ -2547,34 +2572,15 @@ static int open_transport(job *j, int *argc, char ***argv) {
     const het_logger logger = { on_meeting, NULL };
     connect_secret secret;
     connect_place place;
-    het_launch launch;
     het_error error = { HET_OK, "" };
     het_result result;
+    int64_t started;
     j->processes = 1;
     secret.insecure = 0;
     for (int i = 1; i < *argc; i++) secret.insecure |= strcmp((*argv)[i], "--insecure-world") == 0;
-    memset(&place, 0, sizeof place);
-    memset(&launch, 0, sizeof launch);
-    launch.launcher = "";
-    if (world != NULL) {
-        result = connect_parse("--world", world, &place, &error);
-        launch.size = place.processes;
-    } else {
-        result = het_launch_detect(&launch, &error);
-#ifdef HETRAIN_MPI
-        if (result == HET_OK && (strcmp(launch.launcher, "torchrun") == 0 || strcmp(launch.launcher, "hetrain") == 0))
-            result = connect_detect(&launch, &place, &error);
-        if (place.processes == 0) {
-            het_error of_mpi = { HET_OK, "" };
-            if (het_mpi_open(argc, argv, NULL, &j->transport, &of_mpi) != HET_OK) return fail(FAILED, "%s", of_mpi.text);
-            program_is_mute = j->transport.iface->process(j->transport.self) > 0;
-        }
-#else
-        if (result == HET_OK) result = connect_detect(&launch, &place, &error);
-#endif
-    }
+    result = find_place(j, argc, argv, world, &place, &error);
+    started = j->launch.size;
     if (result == HET_OK) result = connect_take_secret(&secret, secret_file, &error);
-    j->launch = launch;
     if (result == HET_OK && sea != NULL && (result = connect_parse("--island-world", sea, &j->sea.place, &error)) == HET_OK)
         islands_prepare(&j->sea, &j->sea.place, &secret, &logger);
     if (result == HET_OK && sea != NULL && world != NULL && strcmp(strchr(sea, '@'), strchr(world, '@')) == 0)
@@ -2596,15 +2602,15 @@ static int open_transport(job *j, int *argc, char ***argv) {
         program_is_mute = j->process > 0;
         j->sea.follows = sea != NULL && j->process > 0;
     }
-    if (launch.size == j->processes || j->transport.iface == NULL) {
+    if (started == j->processes || j->transport.iface == NULL) {
         if (apart) become_island(j);
-        if (launch.size == j->processes || j->sea.count == launch.size) return 0;
+        if (started == j->processes || j->sea.count == started) return 0;
     }
 #ifdef HETRAIN_MPI
-    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
+    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", j->launch.launcher, (long long)started, (long long)j->processes);
 #else
     return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi), or set MASTER_ADDR and MASTER_PORT",
-                launch.launcher, (long long)launch.size);
+                j->launch.launcher, (long long)started);
 #endif
 }
 

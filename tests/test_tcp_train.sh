@@ -216,8 +216,9 @@ port=$(free_port) shared=$(nproc)
 for i in 1 0; do
     RANK=$i LOCAL_RANK=$i WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 60 "$program" \
         "${run[@]:0:${#run[@]}-1}" --steps 1 > out.$i 2>&1 < /dev/null &
+    child[i]=$!
 done
-wait $!; wait
+wait "${child[0]}"; wait "${child[1]}"
 report "$(grep -q "^rank 0 *cpu:$shared, " out.0; echo $?)" "each takes $shared threads" "$(cat out.0 out.1)"
 
 # ---- what is refused ----
