@@ -66,7 +66,7 @@ static void table_as_text(const char *path, const het_safetensors *file) {
     int64_t i;
     size_t widest = 4;
     fprintf(output, "%s: %llu bytes, header %llu, %lld tensors\n", path, (unsigned long long)file->size, (unsigned long long)file->data,
-           (long long)file->tensors);
+            (long long)file->tensors);
     for (i = 0; i < file->pairs; i++) {
         fprintf(output, "  ");
         print_plain(file->pair[i].key, file->pair[i].key_length);
@@ -81,7 +81,7 @@ static void table_as_text(const char *path, const het_safetensors *file) {
         fprintf(output, "  ");
         print_plain(t->name, t->name_length);
         fprintf(output, "%*s %-8s %12llu .. %-12llu ", (int)(t->name_length < widest ? widest - t->name_length : 0), "", het_element_name(t->element),
-               (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
+                (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
         print_shape(t, ", ");
         fputc('\n', output);
     }

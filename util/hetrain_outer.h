@@ -14,7 +14,8 @@
    An island is a context: any number of ranks, in one process or several. One k times slower makes
    a k-th of the steps. All processes of an island make the same calls; its process 0 meets the other
    islands, sees transport, open and state, counts tokens, and tells the rest what to do (by
-   HETRAIN_CALLERS_CHANNEL of the context's transport, from 0 to the others).
+   HETRAIN_CALLERS_CHANNEL of the context's transport, from 0 to the others). While it waits for
+   other islands it does not look at its own processes: `pause` may, and abort what it waits on.
 
    A JOIN   delta_i = global - weights of island i; D = sum_i (tokens_i / sum of tokens) delta_i,
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
