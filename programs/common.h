@@ -790,8 +790,8 @@ static inline void simple_run(void *user, int64_t count, het_task task, void *ar
 }
 
 /* GFLOP/s of the CPU device's linear_forward at rows x in x out on `threads` threads, with the instruction set that it takes for `isa` and such
-   sums: the best of 5 blocks of 25 ms with pauses of 25 ms between them, so that another program that runs for a moment does not lower it. 0: could
-   not measure. */
+   sums: the best of up to 5 blocks of 20 ms with pauses of 10 ms between them, so that another program that runs for a moment does not lower it; two
+   that agree are enough. 0: could not measure. */
 static inline double product_gflops(int threads, het_isa isa, int fast, het_dtype compute, int64_t rows, int64_t in, int64_t out) {
     const het_device_iface *cpu = het_cpu_device();
     het_allocator allocator = { simple_alloc, simple_free, NULL };
@@ -802,8 +802,9 @@ static inline double product_gflops(int threads, het_isa isa, int fast, het_dtyp
     void *self = NULL;
     size_t workspace = 0, floats = (size_t)(rows * in + out * in + rows * out), i;
     float *memory;
-    const struct timespec pause = { 0, 25 * 1000 * 1000 };
-    double best = 0;
+    const struct timespec pause = { 0, 10 * 1000 * 1000 };
+    const double operations = 2e-9 * (double)rows * (double)in * (double)out;
+    double best = 0, before = 0;
     int block;
     parallel.run = simple_run, parallel.user = &threads;
     memset(&config, 0, sizeof config);
@@ -818,15 +819,15 @@ static inline double product_gflops(int threads, het_isa isa, int fast, het_dtyp
     if (memory != NULL && (workspace == 0 || a->workspace != NULL)) {
         for (i = 0; i < floats; i++) memory[i] = (float)(i % 17) * 0.0625f - 0.5f;
         a->x = memory, a->part[0].w = memory + rows * in, a->part[0].y = memory + rows * in + out * in;
-        for (block = 0; block < 5; block++) { /* the first product of a block warms up, unless it fills the block */
-            double begin = seconds_now(), start = begin, end = begin, rate;
-            for (i = 0; end - begin < 0.025; i++, start = end) {
+        for (block = 0; block < 5 && (block < 2 || best > 1.02 * before); block++) {
+            double begin = seconds_now(), start = begin, end = begin;
+            before = best;
+            for (; end - begin < 0.02; start = end) {
                 if (cpu->run(self, NULL, &op) != HET_OK) break;
                 end = seconds_now();
-                rate = 2e-9 * (double)rows * (double)in * (double)out / (end - start);
-                if ((i > 0 || end - begin >= 0.025) && rate > best) best = rate;
+                if (operations > best * (end - start)) best = operations / (end - start);
             }
-            if (block < 4) nanosleep(&pause, NULL);
+            nanosleep(&pause, NULL);
         }
     }
     if (a->workspace != NULL) cpu->free(self, a->workspace, workspace);
