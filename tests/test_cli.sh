@@ -578,7 +578,7 @@ while read -r command; do
     [ "$ranks" -lt "${processes:-1}" ] && ranks=$processes
     list=cpu:1
     for _ in $(seq 2 "$ranks"); do list+=,cpu:1; done
-    options=$(sed -E 's/--(data|devices|dtype|world) [^ ]*//g; s/width=128,/width=32,/; s/(context=|--length )2048/\1256/g' <<< "$options") # small models, too
+    options=$(sed -E 's/--(data|devices|dtype|world) [^ ]*//g; s/width=128,/width=32,/; s/(context=|--length )2048/\1256/g; s/--steps 600/--steps 60/' <<< "$options") # small models, too
     [[ $options = *--islands* ]] || options=$(sed -E 's/--steps [^ ]*//' <<< "$options") # rounds of islands have so many
     eval "set -- $options"
     [ "$ranks" = 1 ] || warns '' --devices "$list" --model llama:layers=4,width=32,heads=2,context=32 "$@"

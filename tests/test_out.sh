@@ -54,7 +54,7 @@ fails 'merge > /dev/full' 'standard output' "$programs/merge" --init run --adapt
 fails 'tokenize > /dev/full' 'standard output' "$programs/tokenize" --train 260 --text text --tokenizer tok.json > /dev/full
 "$programs/tokenize" --tokenizer tok.json --text text --out text.bin > /dev/null
 fails 'tokenize --decode > /dev/full' 'standard output' "$programs/tokenize" --tokenizer tok.json --decode text.bin > /dev/full
-fails 'het_bench > /dev/full' 'standard output' "$programs/het_bench" --what machine --model gpt2:layers=1,width=32,heads=2,vocab=64,context=16 > /dev/full
+fails 'het_bench > /dev/full' 'standard output' "$programs/het_bench" --what scaling > /dev/full
 { timeout 60 "$programs/generate" --init run --tokens 1000000 2> err; echo $? > status; } | head -c 1 > /dev/null
 report "$([ "$(cat status)" = 1 ] && grep -q 'standard output' err; echo $?)" 'a pipe that is read no more ends generation' "$(cat status err)"
 fails 'a run into a standard output that is closed' 'standard output' "$programs/train" --data text "${tiny[@]/--quiet/--hash}" --steps 3 --out closed >&-

@@ -379,7 +379,7 @@ for signals in 'TERM TERM' 'INT INT' 'HUP TERM' 'USR1 INT'; do # a step takes ha
     report "$([ -z "$bad" ]; echo $?)" "SIG${signals/ /, then SIG}: at once" "$bad" "$(head -n 3 out.0 out.1 out.2)"
 done
 # A process that waits for others ends at once by any signal.
-large=(--model gpt2:layers=12,width=192,heads=4,context=64 --sequences 8 --micro-batches 8 --devices cpu:1,cpu:1@0.3,cpu:1@0.7,cpu:1@0.2)
+large=(--model gpt2:layers=12,width=96,heads=4,context=64 --sequences 8 --micro-batches 8 --devices cpu:1,cpu:1@0.3,cpu:1@0.7,cpu:1@0.2)
 "$program" --data text "${large[@]}" --granule 1 --steps 0 --devices cpu:1 --save-profile measured.json > /dev/null 2>&1
 for case in 'INT:for process 0' 'HUP:for process 0' 'TERM:for process 1' 'USR1:for process 1' 'INT:while it measures' \
     'USR1:while process 0 plans'; do
@@ -388,7 +388,7 @@ for case in 'INT:for process 0' 'HUP:for process 0' 'TERM:for process 1' 'USR1:f
     [ "$what" = 'for process 0' ] && both=0
     [ "$what" = 'for process 1' ] && both=0 who=0
     [ "$what" = 'while it measures' ] && options=(--save-profile again.json)
-    [ "$what" = 'while process 0 plans' ] && options=(--plan auto --profile measured.json --plan-seconds 8)
+    [ "$what" = 'while process 0 plans' ] && options=(--plan auto --profile measured.json --plan-seconds 4)
     rm -f meeting
     set -m
     for i in 0 1; do

@@ -570,7 +570,7 @@ static void weights_rounded_once(void **)
         for (int r = 0; t.kinds[r] != 0; r++) run.device[r].ordinal = t.kinds[r] == '1' && cards() > 1;
         if (t.plan != NULL) support_run_plan(&run, t.plan, NULL, 1);
         if (run.plan != NULL) run.plan->updates = t.updates, run.plan->staleness = t.updates - 1;
-        const bool briefly = t.updates > 1 || ((&t - tries) % 4 != 0 && support_environment("HETRAIN_TEST_ROUNDS", 60) <= 60);
+        const bool briefly = t.updates > 1 || ((&t - tries) % 8 != 0 && support_environment("HETRAIN_TEST_ROUNDS", 60) <= 60);
         const auto lived = [&] { return briefly ? train(&run, LAYOUT) : live_through(&run); };
         cards_are(&plain);
         const trained each = lived();

@@ -42,7 +42,7 @@ clang -O1 -march=native -ffp-contract=fast: native, plain, the reference device|
 +clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
 clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
 +clang++ -std=c++11 -O1, avx2, 3 threads|clang++|-x c++ -std=c++11 -O1|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
-aarch64 gcc -O1 -ffp-contract=fast: neon, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=reference|qemu-aarch64
+aarch64 gcc -O1 -ffp-contract=fast: neon|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2|qemu-aarch64
 +aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +musl gcc -O2: native, plain|musl-gcc|-std=gnu17 -O2 -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|

@@ -55,8 +55,8 @@ struct machine {
     standin_count count;
     int64_t fail_at = getenv("STANDIN_FAIL") != nullptr ? atoll(getenv("STANDIN_FAIL")) : -1, next = 0;
     int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
-    int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, old = 0, refuse = 0, open = 0;
-    uint64_t clock = 0;
+    int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, old = 0, refuse = 0, open = 0, shut = 1;
+    uint64_t clock = 0, pauses = 0;
 };
 machine gpu;
 thread_local int current_device;
@@ -99,17 +99,21 @@ int inside(const std::vector<region> &regions, const void *at, size_t size, int 
 int on_device(const void *at, size_t size) { return inside(gpu.memory, at, size, current_device); }
 int right_stream(const CUstream_st *stream) { return stream != nullptr && stream->device == current_device; }
 
-void protect(int access)
+/* While the card does nothing the host cannot touch its memory. Each change takes a system call for every allocation: after the first thousand it is
+   made one time in eight. */
+void shut(int close)
 {
+    if (close == gpu.shut || (close && gpu.pauses++ > 1000 && gpu.pauses % 8 != 0)) return;
     for (const region &r : gpu.memory)
-        if (mprotect(r.pages, r.page_bytes, access) != 0) { perror("standin: mprotect"); abort(); }
+        if (mprotect(r.pages, r.page_bytes, close ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) { perror("standin: mprotect"); abort(); }
+    gpu.shut = close;
 }
 
 /* Runs the stream's work up to `until`, at most `most` pieces. */
 void advance(CUstream_st *stream, uint64_t until, uint64_t most)
 {
     if (gpu.stall || stream->done >= until || stream->running) return;
-    if (gpu.open++ == 0) protect(PROT_READ | PROT_WRITE);
+    if (gpu.open++ == 0) shut(0);
     stream->running = 1;
     for (; most > 0 && stream->done < until; most--) {
         const std::function<int()> work = stream->work.front();
@@ -120,7 +124,7 @@ void advance(CUstream_st *stream, uint64_t until, uint64_t most)
         gpu.clock++;
     }
     stream->running = 0;
-    if (--gpu.open == 0) protect(PROT_NONE);
+    if (--gpu.open == 0) shut(1);
 }
 
 /* The work says whether it could run: it is asked again until then. */
@@ -251,7 +255,7 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
     if (r.pages == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
     memset(r.pages, 0xff, r.page_bytes);
     r.begin = r.pages + (r.page_bytes - size) / 256 * 256; /* as close to the page behind as the alignment lets it */
-    if (!gpu.open) mprotect(r.pages, r.page_bytes, PROT_NONE);
+    if (gpu.shut) mprotect(r.pages, r.page_bytes, PROT_NONE);
     mprotect(r.pages + r.page_bytes, page(), PROT_NONE);
     gpu.memory.push_back(r);
     gpu.count.live++;
