@@ -790,7 +790,7 @@ static inline void simple_run(void *user, int64_t count, het_task task, void *ar
 }
 
 /* GFLOP/s of the CPU device's linear_forward at rows x in x out on `threads` threads, with the instruction set that it takes for `isa` and such
-   sums: the best of up to 5 blocks of 20 ms with pauses of 10 ms between them, so that another program that runs for a moment does not lower it; two
+   sums: the best of up to 5 blocks of 5 ms with pauses of 10 ms between them, so that another program that runs for a moment does not lower it; two
    that agree are enough. 0: could not measure. */
 static inline double product_gflops(int threads, het_isa isa, int fast, het_dtype compute, int64_t rows, int64_t in, int64_t out) {
     const het_device_iface *cpu = het_cpu_device();
@@ -822,7 +822,7 @@ static inline double product_gflops(int threads, het_isa isa, int fast, het_dtyp
         for (block = 0; block < 5 && (block < 2 || best > 1.02 * before); block++) {
             double begin = seconds_now(), start = begin, end = begin;
             before = best;
-            for (; end - begin < 0.02; start = end) {
+            for (; end - begin < 0.005; start = end) {
                 if (cpu->run(self, NULL, &op) != HET_OK) break;
                 end = seconds_now();
                 if (operations > best * (end - start)) best = operations / (end - start);

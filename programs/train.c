@@ -1722,7 +1722,7 @@ static void count_text(char *to, size_t capacity, double value) {
 
 /* GFLOP/s of products on this process's processors. */
 static double peak(const job *j, het_isa isa) {
-    return product_gflops(j->threads, isa, j->set.reduce == HET_REDUCE_FAST, (het_dtype)j->set.dtype, 768, 384, 1536);
+    return product_gflops(j->threads, isa, j->set.reduce == HET_REDUCE_FAST, (het_dtype)j->set.dtype, 384, 384, 1536);
 }
 
 static void show_devices(const job *j) {

@@ -19,13 +19,13 @@ object=${BUILD:-build}/tests/implementation.o
 linked=
 [ -f "$object" ] && linked="as the tests are built, -O2|$CC|-std=c99 -O2 -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_TEXT_IMPLEMENTATION_DONE=1 $object||"
 # name | compiler | flags | environment of a run; of another run | how to run it. Those with + are left to --all: what is special about them the
-# others have too, each in another combination.
+# others have too, each in another combination. gcc contracts with -fexpensive-optimizations, which -O1 alone has not.
 configurations="
 $linked
 gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 +gcc -std=c99 -O0|gcc|-std=c99 -O0||
 +gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
-gcc -O1 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O1 -ftree-vectorize -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
+gcc -O1 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O1 -fexpensive-optimizations -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
 gcc -O0, hetrain.h alone|gcc|-std=gnu17 -O0 -march=native -DHETRAIN_NO_CPU||
@@ -42,7 +42,7 @@ clang -O1 -march=native -ffp-contract=fast: native, plain, the reference device|
 +clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
 clang++ -std=c++11 -O0, avx2, 3 threads|clang++|-x c++ -std=c++11 -O0|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
 +clang++ -std=c++11 -O1, avx2, 3 threads|clang++|-x c++ -std=c++11 -O1|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
-aarch64 gcc -O1 -ffp-contract=fast: neon|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2|qemu-aarch64
+aarch64 gcc -O1 -ffp-contract=fast: neon|aarch64-linux-gnu-gcc|-std=gnu17 -O1 -fexpensive-optimizations -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2|qemu-aarch64
 +aarch64 gcc -O2 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O2 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 +musl gcc -O2: native, plain|musl-gcc|-std=gnu17 -O2 -static|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
