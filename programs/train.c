@@ -2380,6 +2380,13 @@ static int finish(job *j) {
     return 0;
 }
 
+/* A file that can be read no longer ends a run, and costs none of its steps. Several processes would have to know of it together. */
+static void save_the_trained(job *j) {
+    const int64_t done = het_get_step(j->ctx);
+    if (j->processes > 1 || j->sea.outer != NULL || j->out[0] == 0 || done == j->resumed_step || het_last_error(j->ctx)[0] != 0) return;
+    if (save(j) == 0 && saver_wait(&j->save) == 0) fail(0, "step %lld is saved in %s", (long long)done, j->out);
+}
+
 /* It is no file of a directory that is read or filled, but for the log of --out. */
 static int check_place(const job *j, const named_path *to) {
     const settings *s = &j->set;
@@ -2511,6 +2518,7 @@ static int run(job *j, int argc, char **argv) {
         return fail(FAILED, "--loaders %lld: out of memory", (long long)s->loaders);
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
     loader_end(&j->loader);
+    if (status == BAD_INPUT) save_the_trained(j);
     if (status == 0) status = finish(j);
     j->finished = status == 0;
     return status;

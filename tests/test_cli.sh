@@ -286,6 +286,9 @@ for _ in $(seq 400); do grep -q '"loss"' cutting/log.jsonl 2> /dev/null && break
 : > 'parts/b c'
 wait $child
 report "$([ $? = 2 ] && grep -q '^train: --data: parts/text.mix: reading .* failed (-1); cut off: parts/b c$' err; echo $?)" 'a file of a mix that is cut off during the run is named' "$(cat err)"
+saved=$(sed -n 's/^train: step \([0-9]*\) is saved in cutting$/\1/p' err)
+report "$([ "${saved:-0}" -gt 0 ] && [ -s "$(printf cutting/step-%08d/state.json "$saved")" ] && "$programs/train" --data text --resume cutting --steps $((saved + 1)) --force-resume --quiet; echo $?)" \
+    'what was trained until then is saved' "$(cat err)" "$(ls cutting)"
 refuses '--data parts/text.mix: a mix is for train' evaluate --init mixing --data parts/text.mix
 
 # ---- a run, what it writes, and going on from it ----
