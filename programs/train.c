@@ -317,8 +317,8 @@ typedef struct job {
 
 /* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
 
-/* The list is of all ranks: every process takes its part of it. One device counts for every process. Without a list those that a launcher has
-   started on this machine, and not bound to processors of their own, share the processors. */
+/* The list is of all ranks: every process takes its part of it. One device counts for every process. Without a list those on this machine
+   that are not bound to processors of their own share the processors. */
 static int configure_devices(job *j) {
     const int64_t sharers = j->set.devices == NULL && processors() == sysconf(_SC_NPROCESSORS_ONLN) ? j->launch.local_size : 1;
     int status = layout_devices(&j->ranks, j->set.devices);
@@ -1738,7 +1738,7 @@ static void show_devices(const job *j) {
     }
     printf("plan     %s, schedule %s", j->set.plan != NULL ? j->set.plan : "dp",
            j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule);
-    if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d threads, measured", j->peak, j->threads);
+    if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d thread%s, measured", j->peak, j->threads, j->threads > 1 ? "s" : "");
     putchar('\n');
     for (int64_t i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
@@ -2387,6 +2387,24 @@ static void save_the_trained(job *j) {
     if (save(j) == 0 && saver_wait(&j->save) == 0) fail(0, "step %lld is saved in %s", (long long)done, j->out);
 }
 
+/* Of --world's processes those on this machine, which a launcher would have counted: they have its boot's number, or its name. */
+static int count_local(job *j) {
+    char text[256] = "";
+    uint64_t name[LAYOUT_RANKS];
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    int status = 0;
+    if (f == NULL || fgets(text, sizeof text, f) == NULL) (void)gethostname(text, sizeof text - 1);
+    if (f != NULL) fclose(f);
+    if (j->set.world == NULL || j->processes < 2 || j->processes > LAYOUT_RANKS) return 0;
+    name[j->process] = het_xxh64(text, strlen(text), 0);
+    for (int64_t p = 1; p < j->processes && status == 0; p++)
+        if (j->process == 0 || j->process == p) status = move_bytes(j, j->process > 0 ? 0 : -1, p, &name[p], sizeof *name);
+    for (int64_t p = 1; p < j->processes && status == 0; p++)
+        if (j->process == 0 || j->process == p) status = move_bytes(j, j->process > 0 ? -1 : p, 0, name, (size_t)j->processes * sizeof *name);
+    for (int64_t p = 0; p < j->processes && status == 0; p++) j->launch.local_size += name[p] == name[j->process];
+    return status;
+}
+
 /* It is no file of a directory that is read or filled, but for the log of --out. */
 static int check_place(const job *j, const named_path *to) {
     const settings *s = &j->set;
@@ -2488,8 +2506,9 @@ static int run(job *j, int argc, char **argv) {
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
-    if ((status = meet_islands(j)) != 0 || (status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 ||
-        (status = configure_changes(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0)) return status;
+    if ((status = meet_islands(j)) != 0 || (status = count_local(j)) != 0 || (status = configure_devices(j)) != 0 ||
+        (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
+    if (j->process == 0 && (status = check_targets(j)) != 0) return status;
     if ((status = check_idle_options(j)) != 0 || (status = scale(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
