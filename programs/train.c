@@ -2458,8 +2458,7 @@ static void become_island(job *j) {
     j->sea.count = j->processes, j->sea.island = j->process;
     j->sea.transport = j->transport;
     memset(&j->transport, 0, sizeof j->transport);
-    memset(&j->launch, 0, sizeof j->launch);
-    j->launch.launcher = "";
+    j->launch.launcher = ""; /* but how many share this machine stays */
     j->processes = 1, j->process = 0;
     program_is_mute = 0;
 }
