@@ -46,8 +46,14 @@ HEADERS = $(wildcard hetrain*.h util/* programs/*.h examples/*.h)
 
 programs: $(PROGRAMS:%=build/%) build/het_bench
 
-build/implementation.o: tests/implementation.c $(HEADERS) | build
-	$(CC) $(CFLAGS) $(INCLUDES) -c $< -o $@
+# Two halves of it compile at the same time.
+PARTS = engine companions
+
+build/implementation.o: $(PARTS:%=build/%.o)
+	$(CC) -r -nostdlib $^ -o $@
+
+$(PARTS:%=build/%.o): build/%.o: tests/implementation.c $(HEADERS) | build
+	$(CC) $(CFLAGS) $(INCLUDES) -D$*_alone -c $< -o $@
 
 build/%: %.c $(HEADERS) build/implementation.o
 	$(CC) $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
@@ -293,6 +299,13 @@ $(BUILD)/tests/test_inside: $(BUILD)/tests/test_inside.o $(BUILD)/tests/support.
 $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(if $(filter test_inside,$*),-O0,$(if $(filter-out test_ops,$(filter test_%,$*)),-O1)) $(C_WARNINGS) -c $< -o $@
+
+$(BUILD)/tests/implementation.o: $(PARTS:%=$(BUILD)/tests/%.o)
+	@$(CC) -r -nostdlib $^ -o $@
+
+$(PARTS:%=$(BUILD)/tests/%.o): $(BUILD)/tests/%.o: tests/implementation.c $(TEST_HEADERS) | $(BUILD)/tests
+	@echo "  compile $< ($*)"
+	@$(TEST_CC) $(C_WARNINGS) -D$*_alone -c $< -o $@
 
 $(patsubst %,$(BUILD)/tests/test_%.o,choices curve far fuzz inside launch llmc outer power systems weights): $(wildcard programs/*.h)
 $(BUILD)/tests/test_scaling.o: tests/bench/scaling.h
