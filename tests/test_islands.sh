@@ -131,15 +131,18 @@ ended 2
 report "$([ $? = 0 ] && cmp last.0/model.safetensors last.1/model.safetensors; echo $?)" 'islands of unequal pace: one model' "$(cat out.0 out.1)"
 rm -r last.?
 if [ -x "$programs/mpi/train_mpi" ] && command -v mpirun > /dev/null; then
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
+    leaks=$ASAN_OPTIONS
+    use_mpirun 120 "$programs/mpi/train_mpi"
+    "${launch[@]}" -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
         --islands 4 --devices cpu:1 > out 2>&1
     report "$([ "$(grep '^weights' out | sort -u)" = "$plain" ]; echo $?)" 'over MPI: the same' "$plain" "$(tail -n 3 out)"
     timeout -k 5 120 "$program" --island-world "0/2@file:$work/sea" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > out.0 2>&1 < /dev/null &
     child[0]=$!
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
+    "${launch[@]}" -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
         --islands 4 --devices cpu:1 --plan pp --island-world "1/2@file:$work/sea" > out.1 2>&1 < /dev/null &
     child[1]=$!
     ended 2; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'an island of two processes under MPI, over TCP to the other: the same' "$plain" "$(cat out.0 out.1)"
+    export ASAN_OPTIONS=$leaks
 else
     leave_out 'over MPI: there is none'
 fi
