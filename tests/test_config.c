@@ -215,8 +215,9 @@ static void kept_keys(void **state)
     het_model_desc model = support_model(HET_LLAMA), back;
     const het_model_desc qwen3 = support_model(HET_QWEN3);
     het_error error = { HET_OK, "" };
-    char text[8192];
+    char text[8192], again[8192];
     int32_t id[4];
+    int family;
     int64_t count;
     size_t i, length;
     (void)state;
@@ -235,6 +236,12 @@ static void kept_keys(void **state)
     assert_int_equal(het_model_to_config(&model, HET_ELEMENT_F16, base, strlen(base), text, length, &length), HET_ERR_LIMIT);
     assert_int_equal(het_model_to_config(&model, HET_ELEMENT_F16, base, 9, text, sizeof text, &length), HET_ERR_FORMAT);
     assert_int_equal(het_model_to_config(NULL, HET_ELEMENT_F16, base, 9, text, sizeof text, &length), HET_ERR_INVALID);
+    for (family = HET_GPT2; family <= HET_NEOX; family++) { /* its own text keeps every byte */
+        model = support_model((het_family)family);
+        EXPECT_OK(het_model_to_config(&model, HET_ELEMENT_F32, NULL, 0, text, sizeof text, &length));
+        EXPECT_OK(het_model_to_config(&model, HET_ELEMENT_F32, text, length, again, sizeof again, &length));
+        assert_string_equal(text, again);
+    }
     for (i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         count = 0;
         support_expect(het_ends_from_json(ends[i].text, strlen(ends[i].text), 10, id, 4, &count, &error), ends[i].code, error.text, ends[i].words,

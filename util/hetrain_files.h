@@ -1944,15 +1944,15 @@ static void heti_f_text_config(heti_t_text *t, const het_model_desc *m, const ch
                   family->type, experts ? "_moe" : "");
     heti_f_text_keys(t, m, in);
     heti_f_text_specials(t, m, in);
-    /* GPT-2's own end of text is transformers' default */
-    if (base == NULL && (in != HETI_F_IN_GPT2 || m->vocab <= 50256)) {
-        heti_f_text_pair(t, "bos_token_id", "null");
-        heti_f_text_pair(t, "eos_token_id", "null");
-    }
     heti_f_text_pair(t, "use_cache", "true");
     heti_f_text_pair(t, "torch_dtype", element == HET_ELEMENT_BF16 ? "\"bfloat16\"" :
                      element == HET_ELEMENT_F16 ? "\"float16\"" : "\"float32\"");
-    if (base != NULL) heti_f_text_others(t, base, base_length);
+    if (base != NULL) {
+        heti_f_text_others(t, base, base_length);
+    } else if (in != HETI_F_IN_GPT2 || m->vocab <= 50256) { /* its end of text is transformers' default */
+        heti_f_text_pair(t, "bos_token_id", "null");
+        heti_f_text_pair(t, "eos_token_id", "null");
+    }
 }
 
 /* Setting number n of a model is not that of `back`, what was read of it; NULL: it could not be. */
