@@ -2170,6 +2170,7 @@ typedef struct het_described_block {
     int64_t weight_floats;            /* room of its weights; of trained ones `elements` */
     int64_t first_use, uses;          /* into `use` of the description: the using units, ascending */
     int32_t frozen;
+    size_t workspace;                 /* of VERDICT and STEP; of het_describe: on the first device */
 } het_described_block;
 
 typedef struct het_description {
@@ -10480,8 +10481,13 @@ static het_result heti_describe_units(heti_rank *r) {
     HETI_TRY(heti_describe_chain(ctx, r, &uses));
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_unit_info *info = &ctx->chain.unit[u].info;
-        for (int64_t p = 0; p < info->parameters; p++)
-            info->workspace = heti_max_size(info->workspace, heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
+        for (int64_t p = 0; p < info->parameters; p++) {
+            const int64_t parameter = ctx->chain.unit[u].parameter[p];
+            const size_t bytes = heti_step_workspace(r, parameter);
+            het_described_block *block = &ctx->chain.block[ctx->chain.parameter[parameter].block];
+            info->workspace = heti_max_size(info->workspace, bytes);
+            block->workspace = heti_max_size(block->workspace, bytes);
+        }
     }
     return HET_OK;
 }

@@ -1189,6 +1189,8 @@ static int configure_context(job *j) {
     d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
+    if (automatic && s->replan == NULL) d->layout.shard = HET_SHARD_DEFAULT; /* the most that the planner may divide */
+    if (automatic) d->layout.backward = HET_BACKWARD_DEFAULT;
     d->dtype = (het_dtype)s->dtype, d->streams = (het_dtype)s->streams, d->reduce = (het_reduce)s->reduce;
     d->granule = s->granule, d->seed = s->seed;
     configure_optimizer(s, &d->optimizer);
@@ -1534,6 +1536,7 @@ static int check_idle_options(const job *j) {
         { s->updates == 1, "--staleness", "without --updates" },
         { j->desc.model.local_loss >= j->desc.model.layers, "--local-loss", "with a model of no more layers" },
         { automatic, "--recompute --store --slice-tokens", "with --plan auto, which decides who recomputes or stores, and cuts evenly" },
+        { automatic, "--backward", "with --plan auto, whose schedules say what is split" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },

@@ -683,6 +683,9 @@ refuses '--shard|--out' convert --init run --gguf x.gguf --shard 1000
 refuses '--split|--train' tokenize --tokenizer x --text text --out y --split qwen2
 refuses '--format|--decode' tokenize --tokenizer x --decode text --format nanogpt
 refuses '--wrap|--train' tokenize --tokenizer x --text text --train 300 --wrap yes
+refuses '--backward: has no effect with --plan auto' train --data text --plan auto --devices cpu:1,cpu:1 --backward split "${tiny[@]}"
+accepts 'a plan that divides less than it may' train --data text --steps 1 --quiet --plan auto --plan-seconds 0.2 --shard gradients --devices cpu:1,cpu:1@0.5/600K \
+    --model gpt2:layers=2,width=32,heads=2,context=32 --sequences 4 --micro-batches 2 --granule 1
 refuses '--plan|--steps 0' train --data text --steps 0 --save-profile p.json --plan dp "${tiny[@]}"
 accepts 'a profile and a plan, and no step' train --data text --steps 0 --save-profile p.json --plan auto --plan-seconds 0.2 "${tiny[@]}"
 report "$(grep -q 'simulated:' out && [ -s p.json ]; echo $?)" 'are measured and shown' "$(cat out)"

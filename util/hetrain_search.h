@@ -116,6 +116,7 @@ typedef struct het_block_profile {
     double weights;                   /* bytes of its weights; 0: weight_bytes each */
     double int8, expanded;            /* elements kept as int8, which calls expand in teams by columns; that they
                                          always do */
+    double workspace;                 /* bytes of scratch of the optimizer, for one of its parameters */
 } het_block_profile;
 
 /* `recompute`: what B or I take longer where the unit is recomputed. */
@@ -1253,6 +1254,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         to->block[b].frozen = d->block[b].frozen;
         if (d->block[b].weight_floats != d->block[b].elements)
             to->block[b].weights = 4 * heti_s_real(d->block[b].weight_floats);
+        to->block[b].workspace = HETI_T_CAST(double, d->block[b].workspace);
         heti_s_fill_elements(d, b, &to->block[b]);
     }
     HETI_T_COPY(to->use, d->use, d->uses);
@@ -1596,6 +1598,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         to->elements += held;
         to->weights += held / elements * bytes;
         if (block->frozen) continue;
+        heti_s_most(&to->most.scratch, block->workspace);
         heti_s_most(&owned, own);
         if (plan->updates > 1 && box >= 0) to->kept += box;
         to->trained += box >= 0 ? windows * own + (sums || (plan->updates > 1 && holders == 1) ? 0 : box) :
@@ -2579,7 +2582,8 @@ static const heti_s_key heti_s_block_keys[] = {
     { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
     HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_NUMBER(het_block_profile, by_heads),
     HETI_S_NUMBER(het_block_profile, by_share), HETI_S_NUMBER(het_block_profile, weights),
-    HETI_S_NUMBER(het_block_profile, int8), HETI_S_NUMBER(het_block_profile, expanded), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_block_profile, int8), HETI_S_NUMBER(het_block_profile, expanded),
+    HETI_S_NUMBER(het_block_profile, workspace), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_device_keys[] = {
