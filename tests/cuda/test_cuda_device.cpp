@@ -1928,9 +1928,18 @@ static void kept_free(void *, void *pointer, size_t size)
     given_back.push_back(pointer);
 }
 
+/* What is made while it stands is left to the process's end: no leak. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#define LEFT_TO_THE_END() const __lsan::ScopedDisabler left
+#else
+#define LEFT_TO_THE_END() static_cast<void>(0)
+#endif
+
 /* A card that goes on when its device is gone finds what its copies stand on, and no copy touches the host's memory any more. */
 static void a_card_that_goes_on_too_late(void **)
 {
+    LEFT_TO_THE_END();
     const het_allocator allocator = { kept_alloc, kept_free, NULL };
     float got = 7.0f;
     het_device device;
@@ -1956,7 +1965,7 @@ static void a_card_that_goes_on_too_late(void **)
     assert_int_equal(standin_counted().misuse, 0);
     for (void *pointer : given_back) free(pointer);
     given_back.clear();
-    standin_reset(1); /* what was left to the process's end */
+    standin_reset(1);
 }
 
 static void cards_that_are_not_there(void **)
