@@ -1349,7 +1349,7 @@ typedef struct het_optimizer_desc {
     float beta1, beta2, epsilon;      /* 0.9, 0.95, 1e-8 */
     float weight_decay;               /* 0.1; negative: none */
     float clip;                       /* 1.0: global norm; negative: none */
-    float matrix_rate;                /* learning_rate; of Muon's matrices, on the same schedule */
+    float matrix_rate;                /* 0: learning_rate; of Muon's matrices, on the same schedule */
     float momentum;                   /* 0.95; Muon's */
     float feedback, feedback_change;  /* 0, 0: off; f and c above */
 } het_optimizer_desc;
@@ -1830,7 +1830,7 @@ typedef struct het_device_desc {
     int32_t ordinal;                  /* which one of its kind: 0, as of CPUs; a part: HET_PART */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create
                                          refuses what does not fit */
-    int64_t max_tokens;               /* of a micro-batch that it is given: het_limits.max_tokens. A
+    int64_t max_tokens;               /* of a micro-batch that it is given; 0: het_limits.max_tokens. A
                                          pipeline takes what all of its ranks take, and ranks have
                                          room for the most that a pipeline of theirs takes. Which
                                          ones a pipeline gets: het_plan_micro_batches */
@@ -2018,11 +2018,10 @@ HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Thre
    Threads: any. */
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text);
 
-/* Fills every 0 with its default; validates nothing. Threads: any. */
+/* Fills every 0 with its default; a model that is not valid stays as it is. Threads: any. */
 HETRAIN_API void het_desc_defaults(het_desc *desc);
 
-/* Setting number 0, 1, ... of a model; 0: there is no such number, or a pointer is NULL.
-   Threads: any. */
+/* Setting number 0, 1, ... of a model; 0: no such number, or a pointer is NULL. Threads: any. */
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting);
 /* Gives setting `number` the value that its kind asks for. HET_ERR_INVALID: it is out of range, 0
    where that stands for a default, or no such word, and the model stays as it was; the error begins
@@ -2045,8 +2044,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_s
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory,
                                                               het_error *error);
 
-/* Plans all memory, allocates it, initialises the weights from the seed. desc NULL: all defaults.
-   Threads: any. */
+/* Plans and takes all memory, draws weights from the seed. desc NULL: defaults. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
 HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
 /* "" if none; the context's, until its next call. Threads: owner. */
@@ -2067,9 +2065,10 @@ HETRAIN_API void het_cancel(het_ctx *ctx);
    Between the two the host holds each process's own part of weights and state, and both plans'
    tables; a device gives its block back before it is asked for another, so that it never holds two.
    All is planned, checked and allocated on the host before: a plan that is not valid or does not
-   fit, and memory that is not there, leave the context as it was, but for gradients, on all
-   processes alike. It is lost where a device has not even the room for its old block any more, or
-   one of several processes cannot join a communicator. desc NULL: all defaults. Threads: owner. */
+   fit, and memory that is not there, leave the context as it was, but for gradients and what
+   het_infer kept, on all processes alike. It is lost where a device has not even the room for its
+   old block any more, or one of several processes cannot join a communicator. desc NULL: all
+   defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
 /* Emulated speed of local rank number `rank` (het_device_desc.speed, not 0) from the next step on.
    Threads: owner. */
@@ -2087,8 +2086,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch
 /* Loss and gradients without the update (het_parameter_read shows the gradient). Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count,
                                                         het_step_info *info);
-/* Mean loss of any number of micro-batches, no gradient; info->loss, weight, tokens.
-   Threads: owner. */
+/* Mean loss of any number of micro-batches, no gradient; loss, weight, tokens. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count,
                                                        het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in
@@ -2134,7 +2132,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step,
                                                           const int32_t *exponents, const het_loss_history *recent);
 HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *recent);  /* Threads: owner. */
-HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* returns code */
+HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* code, or why it is refused */
 /* The fingerprint of the model's own weights, without factors: who loads them sets it, a write to
    one of them makes it 0, unknown. het_adapter_save keeps it beside the factors, and
    het_adapter_load holds it against the context's where both are known. Threads: owner. */
@@ -2258,8 +2256,7 @@ typedef struct het_train_desc {
     void *user;
     uint32_t end_canary;
 } het_train_desc;
-/* Trains and hands over the context (destroy it with het_destroy). On error *ctx is NULL.
-   Threads: any. */
+/* Trains and hands over the context, to be destroyed. On error *ctx is NULL. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error);
 
 /* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep
@@ -2270,9 +2267,9 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
                                uint64_t seed, uint64_t number, float *scratch);
 
 #ifndef HETRAIN_NO_STDIO
-/* Ready-made callbacks over files; het_reader_open fills *reader; `path` must outlive it; close it
-   with het_reader_close. One reader, one thread at a time. Where long has 32 bits (Windows
-   excepted) files end at 2 GiB. Threads: any. */
+/* Ready-made callbacks over files; het_reader_open fills *reader, on error with zeros; `path` must
+   outlive it; close it with het_reader_close. One reader, one thread at a time. Where long has 32
+   bits (Windows excepted) files end at 2 GiB. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_reader_open(const char *path, het_reader *reader, het_error *error);
 HETRAIN_API void het_reader_close(het_reader *reader);
 /* Writes path.tmp through `save`, flushes it, renames it to path; a link or device there is

@@ -131,7 +131,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_end(het_outer *outer);
    its next call; of an island's other processes 0 bytes. NULL after a failure. Threads: owner. */
 HETRAIN_API const void *het_outer_state(het_outer *outer, double trained, size_t *size);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine. Threads: owner. */
-HETRAIN_API const char *het_outer_error(const het_outer *outer); /* "" if none. Threads: owner. */
+HETRAIN_API const char *het_outer_error(const het_outer *outer); /* the last one; "" if none yet. Threads: owner. */
 #ifdef __cplusplus
 }
 #endif
