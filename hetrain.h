@@ -17103,14 +17103,15 @@ static het_result heti_file_done(het_ctx *ctx, FILE *file, const char *temporary
 HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
                                      het_result (*save)(het_ctx *ctx, const het_writer *to)) {
     char temporary[HETI_PATH_LIMIT], done = 1;
-    if (ctx == NULL) return HET_ERR_INVALID;
-    HETI_TRY(heti_refuse(ctx, "het_save_file", NULL));
+    HETI_TRY(heti_enter(ctx, "het_save_file"));
     if (path == NULL || save == NULL)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_save_file: %s is NULL", path == NULL ? "path" : "save");
+        return heti_leave(ctx, heti_fail(&ctx->error, HET_ERR_INVALID, "het_save_file: %s is NULL",
+                                         path == NULL ? "path" : "save"));
     const size_t length = strlen(path);
-    errno = 0;
     if (length > sizeof temporary - sizeof ".tmp")
-        return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
+        return heti_leave(ctx, heti_fail(&ctx->error, HET_ERR_IO, "het_save_file: more than 4091 bytes: %s", path));
+    (void)heti_leave_together(ctx, HET_OK); /* `save` may call */
+    errno = 0;
     memcpy(temporary, path, length);
     memcpy(temporary + length, ".tmp", sizeof ".tmp");
     FILE *file = ctx->world.process == 0 ? fopen(temporary, "wb") : NULL;
@@ -17120,7 +17121,7 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
     if (ctx->world.process == 0 && file == NULL) result = heti_file_fail(ctx, "open", temporary);
     if (result == HET_OK) {
         ctx->held = "save: het_save_file";
-        result = save(ctx, &writer);
+        result = het_error_put(NULL, save(ctx, &writer), NULL); /* none above 0 */
         ctx->held = held;
     }
     if (file != NULL) result = heti_file_done(ctx, file, temporary, path, result);

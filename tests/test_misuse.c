@@ -1101,6 +1101,31 @@ static void paths(void **state)
     small_end(&s);
 }
 
+/* A save that makes no call on the context, or none that fails; a context that failed saves nothing. */
+static het_result save_positive(het_ctx *ctx, const het_writer *to) { (void)ctx, (void)to; return (het_result)7; }
+static het_result save_byte(het_ctx *ctx, const het_writer *to) { (void)ctx; return to->write(to->user, "x", 1) ? HET_ERR_IO : HET_OK; }
+static void saves_of_ones_own(void **state)
+{
+    char path[200];
+    FILE *file;
+    small s;
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/misuse_saved", getenv("BUILD") ? getenv("BUILD") : ".");
+    small_start(&s, HET_GPT2);
+    CTX_ERROR(&s, het_hash(s.ctx, NULL), HET_ERR_INVALID, "hash is NULL");
+    CTX_ERROR(&s, het_save_file(s.ctx, path, save_positive), HET_ERR_CALLBACK, "callback");
+    EXPECT_OK(het_save_file(s.ctx, path, save_byte));
+    assert_string_equal(het_last_error(s.ctx), "");
+    assert_int_equal(remove(path), 0);
+    het_cancel(s.ctx);
+    CTX_ERROR(&s, het_step(s.ctx, &s.batch.batch, 1, NULL), HET_ERR_CANCELLED, "cancelled");
+    CTX_ERROR(&s, het_save_file(s.ctx, path, save_byte), HET_ERR_STATE, "cancelled");
+    CTX_ERROR(&s, het_save_file(s.ctx, NULL, save_byte), HET_ERR_STATE, "cancelled");
+    file = fopen(path, "rb");
+    assert_null(file);
+    small_end(&s);
+}
+
 /* ---- callbacks that fail, cancelling, two contexts ---- */
 
 static het_result failing_hook(void *user, const het_hook_info *info)
@@ -1564,6 +1589,7 @@ int main(void)
         cmocka_unit_test(one_call_training),
         cmocka_unit_test(sampling),
         cmocka_unit_test(paths),
+        cmocka_unit_test(saves_of_ones_own),
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(cancelled),
         cmocka_unit_test(cancelled_asleep), cmocka_unit_test(positive_results_are_errors),

@@ -1280,21 +1280,22 @@ static void *save_on_a_thread(void *user)
 
 static void one_process_writes_files(void **state)
 {
-    static const char *const paths[2] = { "ranks_saved.tmp.safetensors", "/nowhere/at/all" };
+    static const char *const paths[3] = { "ranks_saved.tmp.safetensors", "/nowhere/at/all", "ranks_saved.tmp.none" };
     int which, i, round;
     (void)state;
-    for (which = 0; which < 2; which++)
+    for (which = 0; which < 3; which++)
         for (round = 0; round < (which == 0 ? 20 : 1); round++) {
             threads_world world;
             threads_end end[2];
             het_transport transport[2];
             support_run run;
             saver s[2];
+            const double begin = threads_clock();
             memset(s, 0, sizeof s);
             start(&run, HET_GPT2, 1);
             threads_open(&world, end, transport, 2, 0);
             for (i = 0; i < 2; i++) {
-                s[i].desc = run.desc, s[i].path = paths[which];
+                s[i].desc = run.desc, s[i].path = which == 2 && i == 1 ? NULL : paths[which]; /* which stops the other */
                 s[i].desc.layout.transport = transport[i], s[i].desc.layout.stall_deadline = 8;
                 assert_int_equal(pthread_create(&s[i].thread, NULL, save_on_a_thread, &s[i]), 0);
             }
@@ -1302,6 +1303,8 @@ static void one_process_writes_files(void **state)
             for (i = 0; i < 2; i++) {
                 if (which == 0 && s[i].result != HET_OK) fail_msg("process %d: %s", i, s[i].text);
                 if (which == 1 && (s[i].result == HET_OK || !strstr(s[i].text, "/nowhere/at/all"))) fail_msg("process %d: %s", i, s[i].text);
+                if (which == 2 && (s[i].result == HET_OK || !strstr(s[i].text, "path is NULL"))) fail_msg("process %d: %s", i, s[i].text);
+                if (which == 2 && threads_clock() - begin > 4) fail_msg("after %.1f s: %s", threads_clock() - begin, s[i].text);
             }
             if (which == 0) {
                 char last[3] = "";
