@@ -2544,17 +2544,17 @@ HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *for
 
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text) {
     const size_t most = error != NULL ? sizeof error->text - 1 : 0, front = most / 3,
-                 length = text != NULL ? strlen(text) : 0;
+                 length = text != NULL ? strlen(text) : 0, end = length < most ? length : most;
     if (result > HET_OK) result = HET_ERR_CALLBACK;
     if (error == NULL) return result;
     error->code = result;
-    memset(error->text, 0, sizeof error->text);
-    if (length <= most) memcpy(error->text, text != NULL ? text : "", length);
+    if (length <= most) memmove(error->text, text != NULL ? text : "", length); /* it may be the error's */
     else {
         memcpy(error->text, text, front);
         memcpy(error->text + front, "...", 3);
         memcpy(error->text + front + 3, text + length - (most - front - 3), most - front - 3);
     }
+    memset(error->text + end, 0, sizeof error->text - end);
     return result;
 }
 
@@ -16194,10 +16194,11 @@ HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *rece
 }
 
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text) {
+    const int told = code != HET_OK && text;
+    het_error own; /* the text may be the context's, which ends here */
+    (void)heti_fail(&own, told ? code : HET_ERR_INVALID, "%s", told ? text : "het_fail: no code, or no text");
     HETI_TRY(heti_enter(ctx, "het_fail"));
-    if (code == HET_OK || !text)
-        return heti_leave(ctx, heti_fail(&ctx->error, HET_ERR_INVALID, "het_fail: no code, or no text"));
-    return heti_leave(ctx, heti_fail(&ctx->error, code, "%s", text));
+    return heti_leave(ctx, heti_fail(&ctx->error, own.code, "%s", own.text));
 }
 
 /* The first rank that holds all of a weight; -1: none does. */

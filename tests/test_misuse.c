@@ -1160,12 +1160,18 @@ static het_result positive_hook(void *user, const het_hook_info *info) { (void)u
 
 static void positive_results_are_errors(void **state)
 {
+    het_error error;
     small s;
     (void)state;
     small_start(&s, HET_GPT2);
     assert_int_equal(het_fail(s.ctx, (het_result)7, "of mine"), HET_ERR_CALLBACK);
     assert_string_equal(het_last_error(s.ctx), "of mine");
     assert_int_equal(het_error_put(NULL, (het_result)7, ""), HET_ERR_CALLBACK);
+    assert_int_equal(het_fail(s.ctx, HET_ERR_IO, het_last_error(s.ctx)), HET_ERR_IO); /* with another code */
+    assert_string_equal(het_last_error(s.ctx), "of mine");
+    assert_int_equal(het_error_put(&error, HET_ERR_IO, "a text"), HET_ERR_IO);
+    assert_int_equal(het_error_put(&error, HET_ERR_DATA, error.text), HET_ERR_DATA);
+    assert_string_equal(error.text, "a text");
     het_destroy(s.ctx);
     s.desc.host.hook = positive_hook;
     s.ctx = support_create(&s.desc);
