@@ -2134,8 +2134,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t 
 HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *recent);  /* Threads: owner. */
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* code, or why it is refused */
 /* The fingerprint of the model's own weights, without factors: who loads them sets it, a write to
-   one of them makes it 0, unknown. het_adapter_save keeps it beside the factors, and
-   het_adapter_load holds it against the context's where both are known. Threads: owner. */
+   one of them or a step without factors makes it 0, unknown. het_adapter_save keeps it beside
+   factors, het_adapter_load holds it against the context's where both are known. Threads: owner. */
 HETRAIN_API void het_set_base(het_ctx *ctx, uint64_t fingerprint);
 HETRAIN_API uint64_t het_get_base(const het_ctx *ctx);
 
@@ -15789,6 +15789,7 @@ static het_result heti_step(het_ctx *ctx, const het_batch *batches, int64_t coun
     if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT && update) {
         heti_set_exponents(ctx, 0);
         heti_remember(&ctx->verdict.recent, info.loss, info.gradient_norm);
+        if (ctx->desc.model.lora_rank == 0) ctx->base = 0; /* else factors alone are trained */
     } else for (p = 0; p < ctx->chain.parameter_count; p++) /* a step that did not happen leaves no history */
         ctx->chain.parameter[p].exponent = ctx->verdict.saved_exponent[p];
     if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) { /* an error or, where it is skipped, a line in the log */

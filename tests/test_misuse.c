@@ -769,6 +769,18 @@ static void parameters_and_tensors(void **state)
     assert_int_equal(het_tensor_write(NULL, 0, HET_WEIGHT, values), HET_ERR_INVALID);
     CTX_ERROR(&s, het_hash(s.ctx, NULL), HET_ERR_INVALID, "hash|NULL");
     assert_int_equal(het_hash(NULL, &hash), HET_ERR_INVALID);
+    het_set_base(s.ctx, 7);
+    EXPECT_OK(het_gradients(s.ctx, &s.batch.batch, 1, NULL));
+    assert_int_equal(het_get_base(s.ctx), 7);
+    EXPECT_OK(het_step(s.ctx, &s.batch.batch, 1, NULL)); /* the weights are others now */
+    assert_int_equal(het_get_base(s.ctx), 0);
+    het_destroy(s.ctx);
+    s.desc.model.lora_rank = 2;
+    EXPECT_OK(het_model_complete(&s.desc.model, NULL));
+    s.ctx = support_create(&s.desc);
+    het_set_base(s.ctx, 7);
+    EXPECT_OK(het_step(s.ctx, &s.batch.batch, 1, NULL)); /* of factors alone */
+    assert_int_equal(het_get_base(s.ctx), 7);
     free(values);
     small_end(&s);
 }
