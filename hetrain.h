@@ -2070,8 +2070,7 @@ HETRAIN_API void het_cancel(het_ctx *ctx);
    old block any more, or one of several processes cannot join a communicator. desc NULL: all
    defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
-/* Emulated speed of local rank number `rank` (het_device_desc.speed, not 0) from the next step on.
-   Threads: owner. */
+/* het_device_desc.speed, not 0, of local rank `rank` from the next step on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
 /* The emulated link that het_desc.emulate.links gave these two ranks is like this from the next
    step on. Threads: owner. */
@@ -10202,7 +10201,8 @@ static het_result heti_open_device(heti_rank *r) {
     (void)heti_format(field, sizeof field, "layout.devices[%d].max_tokens", r->local);
     HETI_TRY(heti_check_range(&ctx->error, field, r->desc.max_tokens, 0, HETI_CAST(int64_t, HETI_MOST)));
     ctx->world.tokens[r->rank] = r->desc.max_tokens;
-    if (r->desc.speed != 0.0 && !heti_is_speed(r->desc.speed))
+    if (r->desc.speed == 0.0) r->desc.speed = 1.0;
+    if (!heti_is_speed(r->desc.speed))
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_desc.layout.devices[%d].speed is %g; it must be from 0.001 to 1", r->local,
                          r->desc.speed);

@@ -781,6 +781,7 @@ static void parameters_and_tensors(void **state)
     het_set_base(s.ctx, 7);
     EXPECT_OK(het_step(s.ctx, &s.batch.batch, 1, NULL)); /* of factors alone */
     assert_int_equal(het_get_base(s.ctx), 7);
+    EXPECT_OK(het_set_speed(s.ctx, 0, het_get_desc(s.ctx)->layout.devices[0].speed)); /* 1: what it uses */
     free(values);
     small_end(&s);
 }
