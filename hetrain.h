@@ -1251,8 +1251,7 @@ HETRAIN_API void het_node_output(het_program *p, int x);
    backward_input alone, one granule at a time, so that no more logits exist at once.
    Threads: any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
-/* Nothing follows: derives the rest of het_unit_info from the nodes. Fails if one was refused.
-   Threads: any. */
+/* The end: derives the rest of het_unit_info. Fails if a node was refused. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
 /* The other calls of a unit that is a program. Threads: any. */
@@ -11254,7 +11253,8 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     het_result result;
     int64_t sum = 0;
     het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
-    if (from != NULL) result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
+    if (from && from->complete) result = heti_invalid(&ctx->error, ctx->call, "the schedule is complete already");
+    else if (from != NULL) result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
     else if (plan->make != NULL) {
         result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &made, &ctx->error);
         if (result > HET_OK)

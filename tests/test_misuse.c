@@ -1209,6 +1209,8 @@ static het_result crossed_make(const het_plan *plan, const int64_t *counts, cons
 
 static void lists_of_make_are_checked(void **state)
 {
+    const int64_t counts[1] = { 2 };
+    het_schedule *lists, *complete;
     het_error error;
     het_plan *plan;
     het_ctx *ctx;
@@ -1223,6 +1225,13 @@ static void lists_of_make_are_checked(void **state)
     EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_INVALID, error.text, "het_create|NULL");
     plan->memory_limit = 3;
     EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_INVALID, error.text, "het_create|rank 0: its list begins at 0 and ends at -1");
+    plan->memory_limit = 0;
+    EXPECT_OK(het_schedule_make(plan, counts, NULL, &lists, &error));
+    EXPECT_OK(het_schedule_complete(plan, NULL, lists, NULL, &complete, &error));
+    s.desc.layout.schedule = complete;
+    EXPECT_ERROR(het_create(&s.desc, &ctx, &error), HET_ERR_INVALID, error.text, "het_create|schedule is complete already");
+    het_schedule_free(complete);
+    het_schedule_free(lists);
     het_plan_free(plan);
     small_end(&s);
 }
