@@ -6320,7 +6320,7 @@ static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipel
     s.ranks = ranks;
     s.pipelines = pipelines;
     s.micro_batches = HETI_TAKE(arena, int64_t, pipelines);
-    s.start = HETI_TAKE(arena, int64_t, heti_min(ranks, INT64_MAX - 1) + 1);
+    s.start = HETI_TAKE(arena, int64_t, ranks < 0 ? ranks : heti_min(ranks, INT64_MAX - 1) + 1);
     s.action = HETI_TAKE(arena, het_action, actions);
     s.size = arena->size;
     if (to == NULL) return;

@@ -473,6 +473,7 @@ static void plans_and_schedules(void **state)
     EXPECT_ERROR(het_schedule_new(1, 1, 1, NULL, "here", NULL, &error), HET_ERR_INVALID, error.text, "here|NULL");
     EXPECT_ERROR(het_schedule_new(1, 1, -1, NULL, "here", &more, &error), HET_ERR_LIMIT, error.text, "here");
     assert_null(more);
+    EXPECT_ERROR(het_schedule_new(-1, 1, 1, NULL, "here", &more, &error), HET_ERR_LIMIT, error.text, "here");
     EXPECT_OK(het_schedule_make(plan, counts, NULL, &lists, NULL));
     EXPECT_ERROR(het_schedule_check(&part, NULL, lists, NULL, &error), HET_ERR_INVALID, error.text, "shares|NULL");
     part = *plan;
