@@ -645,6 +645,26 @@ static void bad_descriptions(void **state)
     }
 }
 
+/* A model of zeros is all defaults, here as elsewhere. */
+static void models_of_zeros(void **state)
+{
+    static const char of_gpt2[] = "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"c_attn\"]}";
+    het_model_desc model;
+    het_error error;
+    char text[1000] = "";
+    size_t length = 0;
+    (void)state;
+    memset(&model, 0, sizeof model);
+    EXPECT_ERROR(het_adapter_from_json(of_gpt2, strlen(of_gpt2), &model, NULL, 0, &error), HET_OK, error.text, "");
+    assert_int_equal(model.layers, 4);
+    memset(&model, 0, sizeof model);
+    model.lora_rank = 4;
+    EXPECT_OK(het_adapter_to_json(&model, "", text, sizeof text, &length));
+    assert_non_null(strstr(text, "[\"attn.c_attn\"]"));
+    model.layers = -1;
+    assert_int_equal(het_adapter_to_json(&model, "", text, sizeof text, &length), HET_ERR_INVALID);
+}
+
 /* Factors know the weights that they were trained on, where anybody said so. */
 static void other_base(het_ctx *ctx, het_ctx *other)
 {
@@ -938,6 +958,7 @@ int main(void)
         cmocka_unit_test(merging_rounds_once),
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(bad_descriptions),
+        cmocka_unit_test(models_of_zeros),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(an_error_is_told_to_other_processes),
         cmocka_unit_test(names_are_whole),

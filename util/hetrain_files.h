@@ -175,11 +175,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_write(const het_safete
 HETRAIN_API void het_safetensors_free(het_safetensors *file);         /* NULL is fine. Threads: any. */
 /* The tensor of this name, or NULL. log n. Threads: any. */
 HETRAIN_API const het_safetensor *het_safetensors_find(const het_safetensors *file, const char *name, size_t length);
-/* The value of a key of the metadata and its length (which may be NULL); NULL: there is none.
-   Threads: any. */
+/* The value of a metadata key, its length (may be NULL); NULL: there is none. Threads: any. */
 HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const char *key, size_t *length);
-/* Elements [first, first + count) of a tensor of type F32, F16 or BF16 as floats, which is exact.
-   Threads: any. */
+/* Elements [first, first + count) of an F32, F16 or BF16 tensor as floats, exact. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_get(const het_safetensors *file, const het_reader *from,
                                                               const het_safetensor *tensor, int64_t first,
                                                               int64_t count, float *to, het_error *error);
@@ -322,15 +320,13 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_fits_folder(const het_model_
    three B as blocks along the diagonal. A file where the module has rank r, one A for all three, is
    read too: each of the three begins with it. */
 
-/* Sets lora_rank, lora_alpha and lora_targets of a completed model. base: gets
-   base_model_name_or_path with a 0 behind, cut to capacity; may be NULL. HET_ERR_UNSUPPORTED:
-   another method than plain LoRA, ranks that differ, single layers, other modules than those of the
-   layers' matrices. Threads: any. */
+/* Sets lora_rank, lora_alpha and lora_targets of a model and completes it. base: gets
+   base_model_name_or_path with a 0 behind, cut to capacity; may be NULL. HET_ERR_UNSUPPORTED: no
+   plain LoRA, ranks that differ, single layers, modules not of layers' matrices. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model,
                                                                 char *base, size_t capacity, het_error *error);
-/* The adapter_config.json of a completed model; base: name or path of the model it belongs to.
-   *length: the bytes needed, without the final 0, also when capacity is too small (HET_ERR_LIMIT).
-   Threads: any. */
+/* The adapter_config.json of a model; base: name or path of that it belongs to. *length: the bytes
+   needed, without the final 0, also when capacity is too small (HET_ERR_LIMIT). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text,
                                                               size_t capacity, size_t *length);
 /* F32, F16 and BF16 tensors. Nothing is changed unless the whole file fits the context's model, and
@@ -4536,7 +4532,9 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     int key;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
         return HETI_F_BAD(error, "het_adapter_from_json: a pointer is NULL");
-    p.model = model;
+    het_model_desc changed = *model;
+    HETI_T_TRY(het_model_complete(&changed, error));
+    p.model = &changed;
     p.base = capacity > 0 ? base : NULL;
     p.capacity = capacity;
     p.error = error;
@@ -4548,7 +4546,6 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     heti_f_peft_check(&p);
     if (p.result != HET_OK) return p.result;
     HETI_T_TRY(heti_t_json_result(&p.json, "adapter_config.json", error));
-    het_model_desc changed = *model;
     changed.lora_rank = p.rank;
     changed.lora_alpha = HETI_T_CAST(float, p.alpha);
     changed.lora_targets = p.targets;
@@ -4576,6 +4573,9 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
     const char *three = NULL, *comma = "";
     if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1)
         return HET_ERR_INVALID;
+    het_model_desc m = *model;
+    HETI_T_TRY(het_model_complete(&m, NULL));
+    model = &m;
     heti_t_text to = heti_t_text_in(text, capacity);
     heti_t_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n");
     heti_t_put(&to, "  \"base_model_name_or_path\": ");
