@@ -4657,10 +4657,10 @@ HETRAIN_API het_program *het_program_begin(const het_unit *unit, het_unit_info *
 
 HETRAIN_API int het_node_input(het_program *p, int stream, int64_t width) {
     int v;
-    for (v = 0; v < p->values; v++)
-        if (p->value[v].in == stream) return v;
     heti_require(p, stream >= 0 && stream < p->info->in_streams && p->info->in_width[stream] == width,
                  "an input of another width, or there is no such stream");
+    for (v = 0; v < p->values && p->result == HET_OK; v++)
+        if (p->value[v].in == stream) return v;
     v = heti_new_value(p, NULL, width);
     if (v >= 0) p->value[v].in = stream;
     return v;
@@ -4732,7 +4732,7 @@ static void heti_new_factors(het_program *p, int x, int count, const het_matrix 
 
 HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y) {
     het_node *n = heti_new_node(p, HET_NODE_LINEAR, 1, x, -1, -1);
-    heti_require(p, count <= 3, "more than 3 matrices in one node");
+    heti_require(p, count >= 1 && count <= 3, "more matrices in one node than 3, or none");
     for (int i = 0; i < count; i++) {
         const het_matrix *m = &matrix[i];
         const int w = heti_new_parameter(p, m->name, ".weight", m->out, heti_width(p, x), HET_INIT_NORMAL,

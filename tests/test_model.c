@@ -834,7 +834,7 @@ static void behind_attention(het_program *p, int x, int64_t width, float std)
 
 enum { WHOLE_LAYER, SHARED, JOINED, BIASED, NORMS, TURNED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME,
        OTHER_WIDTH, KEYS_TWICE, NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS,
-       FOUR_MATRICES, NO_ACTIVATION, NO_NODES };
+       FOUR_MATRICES, NO_MATRIX, STREAM_BELOW, TWO_WIDTHS, NO_ACTIVATION, NO_NODES };
 
 static void refused_program(het_program *p, int which, int x, const het_model_desc *m)
 {
@@ -867,6 +867,9 @@ static void refused_program(het_program *p, int which, int x, const het_model_de
     case LOSS_AND_OUTPUT: het_node_loss(p, x = het_node_linear(p, x, "a", m->vocab, 1)); break;
     case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
     case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
+    case NO_MATRIX: het_node_linears(p, x, 0, four, y); break;
+    case STREAM_BELOW: x = het_node_residual(p, x, het_node_norm(p, x, "a")), x = het_node_input(p, -1, m->width); break;
+    case TWO_WIDTHS: x = het_node_input(p, 0, m->width + 1); break;
     case NO_ACTIVATION: x = het_node_activation(p, HET_ACTIVATION_DEFAULT, x, -1); break;
     default: return; /* no output, and the stream is not read */
     }
@@ -1094,8 +1097,9 @@ static void programs_that_do_not_fit(void **state)
     static const char *const why[] = { "more nodes than HETRAIN_MAX_NODES", "nothing reads", "nothing reads",
         "two parameters of one name|the last a.weight", "name is too long", "two widths|the last a.weight", "keys or values that others read",
         "no such stream", "normed are not whole",
-        "do not fit together", "bias does not fit", "no relation", "a relation that bias has not", "outputs behind a loss", "logits", "more than 3",
-        "no such activation", "nothing reads|0 parameters, the last none" };
+        "do not fit together", "bias does not fit", "no relation", "a relation that bias has not", "outputs behind a loss", "logits",
+        "more matrices in one node than 3, or none", "in one node than 3, or none", "no such stream", "no such stream", "no such activation",
+        "nothing reads|0 parameters, the last none" };
     int which;
     (void)state;
     for (which = TOO_MANY_NODES; which <= NO_NODES; which++) {
