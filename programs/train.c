@@ -678,6 +678,7 @@ static int collect_terms(const job *j, grown_text *g) {
         const int names = o->kind == OPTION_TEXT || o->kind == OPTION_FLAG, rule = names ? (int)o->low : SAME;
         const char *value = o->kind <= OPTION_FLAG && rule != OWN ? option_text(&j->set, o, text, sizeof text) : "";
         if (value != NULL && rule == FOUND) value = "one";
+        if (o->offset == AT(recompute) && j->set.recompute != 1 + HET_RECOMPUTE_STAGE) value = NULL; /* its own, but for what is the plan's */
         if (value == NULL || value[0] != 0) good = put_term(g, o->name, value != NULL ? value : "none");
     }
     for (int i = 0; i < 2 && good; i++) {
