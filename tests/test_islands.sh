@@ -295,7 +295,7 @@ refused() { # refused TEXT OPTION...
     report "$([ $? = 2 ] && grep -q -- "$text" out && [ "$(wc -l < out)" = 1 ]; echo $?)" "refused: $*" "$(cat out)"
 }
 refused 'multiple' --steps 10 --islands 4
-refused 'fragments' --steps 12 --islands 4 --island-fragments 2 --island-seconds 1
+refused '2 fragments; pace wants 1' --steps 12 --islands 4 --island-fragments 2 --island-seconds 1
 refused 'without --islands' --steps 12 --island-seconds 1
 refused 'below a microsecond' --steps 12 --islands 4 --island-seconds 1e-9
 refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
@@ -322,7 +322,7 @@ report "$([ $? = 2 ] && grep -q -- '--islands: has no effect with --steps 0' out
 report "$([ $? = 2 ] && grep -q -- '--islands 0: the saved run has 4' out; echo $?)" 'nor silently without them' "$(cat out)"
 "$program" --resume kept --islands 0 --force-resume --quiet --hash > out 2>&1
 report "$([ $? = 0 ] && grep -q '^weights' out; echo $?)" 'but so where that is allowed' "$(cat out)"
-refused '3 bits' --steps 12 --islands 4 --island-bits 3
+refused '3 bits (0, 2, 4 or 8)' --steps 12 --islands 4 --island-bits 3
 island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
 island 1 2 --steps 12 --islands 4 --devices cpu:1
 ended 2

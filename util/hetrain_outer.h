@@ -654,14 +654,14 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, i
     if (d->start_canary != 0 || d->end_canary != 0) return HETI_O_REFUSE(error, "the description was not cleared");
     if (d->islands < 1 || d->islands > 1024 || d->island < 0 || d->island >= d->islands || d->fragments < 1 ||
         d->fragments > 1024 || d->bits < 0 || d->bits > 8 || (d->bits & (d->bits - 1)) != 0 || d->bits == 1)
-        return HETI_O_REFUSE(error, "island %d of %d, %d fragments, %d bits", d->island, d->islands, d->fragments,
-                             d->bits);
+        return HETI_O_REFUSE(error, "island %d of %d (at most 1024), %d fragments (1 to 1024), %d bits (0, 2, 4 or 8)",
+                             d->island, d->islands, d->fragments, d->bits);
     if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1 && d->deadline > 0))
         return HETI_O_REFUSE(error, "rate %e, momentum %e, deadline %e", HETI_T_CAST(double, d->rate),
                              HETI_T_CAST(double, d->momentum), d->deadline);
     if (d->pace < 0 || d->rounds < 0 || (d->pace > 0 && (d->pace > INT64_C(1000000000000) || d->rounds < 1 ||
                                         d->rounds > INT64_MAX / 2 / d->pace || d->fragments > 1)))
-        return HETI_O_REFUSE(error, "%d rounds of %d us, %d fragments", d->rounds, d->pace, d->fragments);
+        return HETI_O_REFUSE(error, "%d rounds of %d us, %d fragments; pace wants 1", d->rounds, d->pace, d->fragments);
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL && !follows)
         return HETI_O_REFUSE(error, "%d islands and no transport", d->islands);
     return HET_OK;
