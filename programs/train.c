@@ -404,6 +404,7 @@ static int configure_adapter(job *j) {
     het_model_desc *m = &j->desc.model;
     het_error error = { HET_OK, "" };
     int status;
+    if (m->lora_rank > 0 && s->model != NULL) return fail(BAD_INPUT, "--model %s: lora_rank: here --lora says it", s->model);
     if (s->any_base && s->init_adapter == NULL) return fail(BAD_INPUT, "--any-base: only with --init-adapter");
     if (s->init_adapter != NULL) {
         if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --init-adapter; build/merge makes whole weights");

@@ -163,6 +163,7 @@ for nearly in 'lama:tiny llama' 'llama:tinny tiny' 'gpt2:124n 124m' 'llama:layer
     refuses "--model ${nearly% *}|did you mean ${nearly#* }?" train --data text --model "${nearly% *}"
 done
 refuses '--model gpt2:wi=2|dropout lora_rank' train --data text --model gpt2:wi=2 # all keys
+refuses 'lora_rank=2|--lora' train --data text --model gpt2:tiny,lora_rank=2 --steps 1 # on weights that nothing would keep
 refuses "--schedule text: unknown schedule|; a file's name ends in .csv" train --data text --schedule text "${tiny[@]}"
 refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 --devices cpu:1,cpu:1 "${tiny[@]}"
 refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
