@@ -893,7 +893,7 @@ static int configure_plan(job *j) {
     int64_t granules = j->feed.most;
     int status;
     if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL)
-        return options_idle(options, OPTIONS, j->typed, "--profile", "without --plan auto or --adapt");
+        return options_idle(options, OPTIONS, j->typed, "--profile", "without --plan auto, --schedule timed or --adapt");
     if (s->adapt > 0 && (timed || (s->schedule != NULL && strcmp(s->schedule, "timed") == 0)))
         return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)

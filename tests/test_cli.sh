@@ -654,7 +654,7 @@ report "$([ "$hash" = "$(grep '^weights' out)" ] && grep -q '^plan .*schedule ti
 # ---- options that would be ignored ----
 refuses '--links|one rank' train --data text --links 0-1:1ms "${tiny[@]}"
 refuses '--profile|--save-profile' train --data text --profile x --save-profile y --plan auto "${tiny[@]}"
-refuses '--profile|--plan auto or --adapt' train --data text --profile x "${tiny[@]}"
+refuses '--profile|--plan auto, --schedule timed or --adapt' train --data text --profile x "${tiny[@]}"
 refuses '--plan-seconds|--plan auto' train --data text --plan-seconds 3 "${tiny[@]}"
 refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 "${tiny[@]}"
 refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 --devices cpu:1,cpu:1 --plan pp "${tiny[@]}"
