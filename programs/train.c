@@ -311,7 +311,7 @@ typedef struct job {
     curve training_curve, validation_curve;
     step_loader loader;
     int64_t scaled_from;            /* --micro-batches before --scaling weak; 0: it is not */
-    double peak;                    /* GFLOP/s */
+    double peak, own_peak;          /* GFLOP/s of all processes and of this one; 0: not known */
     double step_seconds, evaluate_seconds, shown_at; /* progress: running means, time of the last line */
     int terminal, colour, line_open;
 } job;
@@ -1731,6 +1731,22 @@ static double peak(const job *j, het_isa isa) {
     return product_gflops(j->threads, isa, j->set.reduce == HET_REDUCE_FAST, (het_dtype)j->set.dtype, 384, 384, 1536);
 }
 
+/* What a step's speed is held against: tokens are those of all processes, so their products are, too, measured at the same time. */
+static int measure_peak(job *j) {
+    int32_t told = !j->set.quiet || j->log != NULL, known = 1;
+    double sum = 0;
+    if (het_broadcast(j->ctx, 0, &told, sizeof told) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
+    if (!told) return 0;
+    if (j->cards == 0) j->own_peak = peak(j, j->ranks.device[0].isa);
+    for (int64_t p = 0; p < j->processes; p++) {
+        double of = j->own_peak;
+        if (het_broadcast(j->ctx, p, &of, sizeof of) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
+        known = known && of > 0, sum += of;
+    }
+    if (known) j->peak = sum;
+    return 0;
+}
+
 static void show_devices(const job *j) {
     char name[64], size[16];
     het_memory memory;
@@ -1744,7 +1760,9 @@ static void show_devices(const job *j) {
     }
     printf("plan     %s, schedule %s", j->set.plan != NULL ? j->set.plan : "dp",
            j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule);
-    if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d thread%s, measured", j->peak, j->threads, j->threads > 1 ? "s" : "");
+    if (j->peak > 0 && j->processes > 1) printf("; product peak %.0f GFLOP/s of all processes, measured", j->peak);
+    else if (j->peak > 0)
+        printf("; product peak %.0f GFLOP/s of this process's %d thread%s, measured", j->peak, j->threads, j->threads > 1 ? "s" : "");
     putchar('\n');
     for (int64_t i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
@@ -1791,9 +1809,9 @@ static void show_configuration(const job *j) {
            s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     if (strchr(j->versions, '(') != NULL) printf("versions %s\n", j->versions);
     show_devices(j);
-    if (s->dtype == HET_BF16 && s->reduce != HET_REDUCE_FAST && j->peak > 0 && j->ranks.device[0].isa == HET_ISA_AUTO) {
+    if (s->dtype == HET_BF16 && s->reduce != HET_REDUCE_FAST && j->own_peak > 0 && j->ranks.device[0].isa == HET_ISA_AUTO) {
         const double registers = peak(j, HET_ISA_AMX);
-        if (registers > 1.2 * j->peak) printf("hint     matrix registers (AMX): %.0f GFLOP/s with cpu:N:amx, and other bits\n", registers);
+        if (registers > 1.2 * j->own_peak) printf("hint     matrix registers (AMX): %.0f GFLOP/s with cpu:N:amx, and other bits\n", registers);
     }
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);
     fflush(stdout);
@@ -2532,8 +2550,8 @@ static int run(job *j, int argc, char **argv) {
         fail(0, "warning: --steps %lld: the saved run is at step %lld already, nothing is trained", (long long)s->steps, (long long)j->resumed_step);
     if (s->islands > 0 && (status = join_islands(j)) != 0) return status;
     if (s->power != NULL && (status = open_meter(j)) != 0) return status;
-    if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = peak(j, j->ranks.device[0].isa);
+    if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0 ||
+        (status = measure_peak(j)) != 0) return status;
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
