@@ -1995,7 +1995,7 @@ typedef struct het_memory {           /* bytes */
 typedef struct het_step_info {
     int64_t step;                     /* of this step, counted from 0 */
     double loss;                      /* mean over target weights */
-    double gradient_norm;             /* before clipping */
+    double gradient_norm;             /* before clipping; of N updates: the last one's terms over the step's weight */
     double learning_rate;             /* het_learning_rate */
     double weight;                    /* sum of target weights */
     int64_t tokens;
