@@ -260,7 +260,7 @@ typedef struct source {
 typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
 
 /* What a checkpoint keeps beside weights and state: the options, and where in which data the run is; and what lies beside the weights. */
-typedef struct saved_options { het_pair pair[OPTIONS + 6]; int64_t pairs; char text[OPTIONS + 3][64], directory[PATH_SIZE]; } saved_options;
+typedef struct saved_options { het_pair pair[OPTIONS + 7]; int64_t pairs; char text[OPTIONS + 4][64], directory[PATH_SIZE]; } saved_options;
 typedef struct saved_beside { het_beside file[3 + KEPT_FILES]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
 
 typedef struct job {
@@ -1278,6 +1278,8 @@ static void collect_options(const job *j, saved_options *o) {
     text = o->text[OPTIONS + 2];
     snprintf(text, sizeof o->text[0], "%lld", (long long)(step * a_step));
     if (strchr(j->versions, '(') != NULL) saved_option(o, "versions", j->versions);
+    snprintf(o->text[OPTIONS + 3], sizeof o->text[0], "%lld", (long long)j->sea.count);
+    if (j->sea.count > 1) saved_option(o, "island_count", o->text[OPTIONS + 3]);
     saved_option(o, "data_position", text); /* windows drawn: the order is a function of seed and step */
     if (j->set.lora > 0 && j->weights[0] != 0) saved_option(o, "base", j->weights);
     if (getcwd(o->directory, sizeof o->directory) != NULL) saved_option(o, "directory", o->directory); /* which paths start from */
@@ -1431,7 +1433,9 @@ static int check_fixed_options(const job *j) {
 /* The saved run goes on only as it was: with islands where it was one of them, and with the data held out that it held out. */
 static int check_way_on(const job *j) {
     const settings *s = &j->set;
-    if (s->islands > 0 && j->processes > 1 && s->island_world == NULL)
+    const char *count = het_checkpoint_option(j->saved, "island_count");
+    const int typed = j->typed[option_find(options, OPTIONS, "--islands", 9)], alone = j->processes == 1 && (count == NULL || s->force_resume);
+    if (s->islands > 0 && !typed && !alone && s->island_world == NULL)
         return fail(BAD_INPUT, "--islands %lld: the saved run is one of islands; give it on the command line, too, as it says how processes meet",
                     (long long)s->islands);
     if (s->val != NULL && het_checkpoint_option(j->saved, "val") == NULL && s->data != NULL && !mix_is(s->data) && !s->force_resume)

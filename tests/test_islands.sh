@@ -66,6 +66,9 @@ for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer
         "$(cat out.0 out.1)"
 done
 rm -r kept.?/step-0000001* kept.0/step-00000008
+"$program" --resume kept.0 > out 2>&1
+report "$([ $? = 2 ] && grep -q -- '--islands 4: the saved run is one of islands; give it' out; echo $?)" \
+    'one of several goes on alone only where that is said' "$(cat out)"
 for i in 0 1; do island $i 2 "" --resume kept.$i --islands 4; done
 ended 2; report $? 'an island whose checkpoint is older takes the weights of the other' "$hash" "$(cat out.0 out.1)"
 # Both are stopped while the fast one waits for a join, its last: it is saved, and makes that join when it goes on
