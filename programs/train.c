@@ -988,7 +988,7 @@ static void on_log(void *user, het_log_level level, het_result code, const char 
     (void)code;
     if (level != HET_LOG_WARNING || j->process > 0) return;
     end_progress(j);
-    fail(0, "step %lld skipped: %s", (long long)het_get_step(j->ctx) + 1, text);
+    fail(0, "skipped: %s", text);
 }
 
 /* Where two or more ranks of all processes are cards, they exchange by themselves. */
