@@ -133,8 +133,8 @@ int main(int argc, char **argv) {
    _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
-   Every call that can fail returns a het_result: 0, or a negative code. The text with function,
-   name, value and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
+   Every call that can fail returns a het_result: 0, or a negative code. The text with name, value
+   and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
    Outputs are written only on success, but a pointer to what is to be made may become NULL, and an
    array may have been filled in part. Arguments and files are checked in every build; that tables
    have all their functions, and what is handed to calls that cannot fail, is not. The library never
