@@ -37,7 +37,7 @@ if command -v python3 > /dev/null; then
     is "NCCL's library" NCCL_LIBS "$(at "$wheels/nccl/lib") -Xlinker -l:libnccl.so.2"
     is 'NCCL: its tests are built' ON_CUDA \
         'build/on_cuda/test_cuda_device build/on_cuda/test_cuda_oracle build/on_cuda/test_kernels build/on_cuda/test_nccl'
-    PYTHONPATH=$work/site make -nB NVCC="$work/cuda/bin/nvcc" SYSTEM= build/train_cuda build/train_nccl build/on_cuda/test_nccl > "$work/said" 2>&1
+    PYTHONPATH=$work/site env -u BUILD make -nB NVCC="$work/cuda/bin/nvcc" SYSTEM= build/train_cuda build/train_nccl build/on_cuda/test_nccl > "$work/said" 2>&1
     report "$([ "$(grep -c "nvcc.*-isystem $wheels/cublas/include.*\(hetrain_cuda.cu\|test_nccl.cpp\)" "$work/said")" = 2 ] &&
         [ "$(grep -c -- '-o build/[a-z_/]* .*-l:libcublasLt.so.12' "$work/said")" = 3 ] &&
         [ "$(grep -c -- '-l:libnccl.so.2' "$work/said")" = 2 ]; echo $?)" 'compilers and linkers are told' "$(cat "$work/said")"
