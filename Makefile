@@ -237,7 +237,7 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h util/hetrain_
 	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) $(INCLUDES) -Itests/mpi/fake $< -o $@ $(LIBS)
 
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in. They run on
-# this machine alone, and would spend a fifth of their time calling fmaf where the compiler does not know that the processor has it.
+# this machine alone, and would spend up to a quarter of their time calling fmaf where the compiler does not know that the processor has it.
 STANDIN = tests/cuda/standin
 STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
 STANDIN_NATIVE := $(shell echo | $(CXX) -march=native -E - > /dev/null 2>&1 && echo -march=native)

@@ -246,9 +246,11 @@ hostile 'hidden_size 32000|[330, 32]' 's/"hidden_size": 32/"hidden_size": 32000/
 hostile 'intermediate_size 10000000|down_proj.weight|[32, 96]' 's/"intermediate_size": 96/"intermediate_size": 10000000/'
 hostile 'num_attention_heads 4 of size 16|proj.weight|has shape [32, 32]' 's/"num_attention_heads": 2/"num_attention_heads": 4/'
 rm -rf h && cp -r t h && sed -i 's/"max_position_embeddings": 24/"max_position_embeddings": 16000000/' h/config.json
-if (ulimit -d 400000; "$programs/generate" --version) > /dev/null 2>&1; then # a sanitizer takes more
+if (ulimit -d 400000; "$programs/generate" --version) > /dev/null 2>&1; then
     (ulimit -d 400000; exec "$programs/generate" --init h --tokens 3) > out 2> err
     report $? 'a context of 16,000,000 takes no memory before it is used' "$(cat err)"
+else
+    leave_out 'a context of 16,000,000: the program alone takes more memory than that (a sanitizer)'
 fi
 "$programs/convert" --init t --out s --shard 9000 --save-dtype f32 > out 2>&1 && sed -i 's/"vocab_size": 330/"vocab_size": 16000000/' s/config.json
 refuses '--init|vocab_size 16000000|[330, 32]' generate --init s --tokens 3

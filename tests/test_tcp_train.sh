@@ -68,9 +68,10 @@ same 2 --devices cpu:1 --plan tp:2,1
 same 2 --devices cpu:1 --replan '2:tp:2,1,5:pp,7:tp2'
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xtp2 --shard gradients
 together 2 "${run[@]}" --steps 1 --log threads.jsonl
+status=$?
 share=$(nproc)
 [ "$share" != "$(getconf _NPROCESSORS_ONLN)" ] || share=$((share / 2)) # else they are bound to some
-report "$([ $? = 0 ] && grep -q "\"threads\":$((share > 0 ? share : 1))," threads.jsonl; echo $?)" '2 processes without --devices share the processors' "$(tail -n 5 out)" "$(head -c 600 threads.jsonl)"
+report "$([ $status = 0 ] && grep -q "\"threads\":$((share > 0 ? share : 1))," threads.jsonl; echo $?)" '2 processes without --devices share the processors' "$(tail -n 5 out)" "$(head -c 600 threads.jsonl)"
 # energy and clocks: of one machine once, a clock for each process
 mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc/sys/kernel/random
 printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name
