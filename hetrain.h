@@ -10729,7 +10729,7 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
     for (int64_t p = ctx->chain.block[block].parameter; p >= 0; p = ctx->chain.parameter[p].next) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         int64_t inside = target - parameter->offset, cut;
-        if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
+        if (inside < 0 || (ctx->desc.optimizer.iface->whole_matrices && !ctx->chain.block[block].frozen)) inside = 0;
         inside = (inside + 512) / 1024 * 1024;
         cut = inside >= parameter->count ? end : parameter->offset + inside;
         if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
@@ -16024,8 +16024,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
 
 /* Whether a parameter has such an array: frozen ones have neither state nor gradient. */
 static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
-    if (what == HET_WEIGHT) return 1;
-    if (what == HET_GRADIENT) return ctx->desc.inference != HET_YES;
+    if (what == HET_WEIGHT || what == HET_GRADIENT) return 1;
     return !ctx->chain.parameter[index].frozen && what >= HET_MOMENT0 &&
            HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
 }

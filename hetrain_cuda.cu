@@ -3521,8 +3521,10 @@ static void hetc_close_products(hetc_device *device) {
     device->products = 0;
 }
 
-static int32_t hetc_alignment(const void *pointer) {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+/* The least of them, 256 of NULL. */
+static int32_t hetc_alignment(const void *pointer, const void *second = nullptr, const void *third = nullptr) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | reinterpret_cast<uintptr_t>(second) |
+                              reinterpret_cast<uintptr_t>(third);
     return static_cast<int32_t>(address % 256 == 0 ? 256 : address & (~address + 1));
 }
 
@@ -3667,8 +3669,7 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     hetc_product *p = nullptr;
     c->key.align_a = hetc_alignment(c->a);
     c->key.align_b = hetc_alignment(c->b);
-    c->key.align_d = hetc_alignment(c->d);
-    if (c->added != nullptr && hetc_alignment(c->added) < c->key.align_d) c->key.align_d = hetc_alignment(c->added);
+    c->key.align_d = hetc_alignment(c->d, c->added, c->aux);
     c->key.bias = c->bias != nullptr ? hetc_alignment(c->bias) : 0;
     c->key.used = 1;
     HETC_TRY(hetc_find_product(device, stream, c, &p));

@@ -696,6 +696,7 @@ static void inference(void **state)
     small_start(&s, HET_GPT2);
     EXPECT_ERROR(het_step(ctx, &s.batch.batch, 1, NULL), HET_ERR_STATE, het_last_error(ctx), "het_step|inference");
     EXPECT_ERROR(het_gradients(ctx, &s.batch.batch, 1, NULL), HET_ERR_STATE, het_last_error(ctx), "het_gradients|inference");
+    EXPECT_ERROR(het_parameter_read(ctx, 0, HET_GRADIENT, logits), HET_ERR_STATE, het_last_error(ctx), "het_parameter_read: no gradient of");
     EXPECT_OK(het_evaluate(ctx, &s.batch.batch, 1, NULL));
     small_end(&s);
     het_destroy(ctx);

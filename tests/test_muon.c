@@ -313,6 +313,24 @@ static void memory_is_as_estimated(void **state)
     support_run_end(&run);
 }
 
+/* Frozen weights have no state: where they are cut does not show in how that of the low-rank factors is divided, to a matrix. */
+static void frozen_weights_divide_nothing(void **state)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    support_run run;
+    het_memory is[2];
+    het_error error;
+    int64_t r;
+    (void)state;
+    model.vocab = 500, model.lora_rank = 8;
+    start(&run, &model);
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "dp", NULL, 1);
+    for (r = 0; r < 2; r++) EXPECT_OK(het_memory_estimate(&run.desc, r, &is[r], &error));
+    assert_true(is[0].optimizer > 0 && llabs((int64_t)is[0].optimizer - (int64_t)is[1].optimizer) <= 2 * 4 * 8 * model.width);
+    support_run_end(&run);
+}
+
 /* ---- state ---- */
 
 static void save(het_ctx *ctx, support_buffer *weights, support_buffer *state)
@@ -467,7 +485,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double),
         cmocka_unit_test(one_hash), cmocka_unit_test(one_hash_with_feedback),
-        cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
+        cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(frozen_weights_divide_nothing),
+        cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
         cmocka_unit_test(refused)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
