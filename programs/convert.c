@@ -108,6 +108,7 @@ static int run(converting *c, int argc, char **argv) {
     if (c->kept.config == NULL) c->kept.config = experts_json(&c->model.experts, &c->model.desc.model, &c->kept.config_length);
     if (s->gguf != NULL && (status = loaded_spares(&s->from, "--gguf", s->gguf)) != 0) return status;
     if (s->out != NULL && (status = loaded_own(&c->folder, &s->from, s->out, s->overwrite)) != 0) return status;
+    if (s->out != NULL && !s->overwrite && (status = kept_spares(&c->kept, c->model.tokenizer, "--out", s->out)) != 0) return status;
     if (s->gguf != NULL && is_own_file(s->out, s->gguf))
         return fail(BAD_INPUT, "--gguf %s: --out %s writes a file of that name", s->gguf, s->out);
     c->model.desc.limits.max_tokens = c->model.desc.limits.max_sequences = c->model.desc.limits.max_micro_batches = 1;

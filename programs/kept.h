@@ -58,6 +58,31 @@ static inline int kept_write(const kept_files *k, const char *option_name, const
     return status;
 }
 
+/* A het_writer over a FILE that is read: fails at the first byte that is another. */
+static inline int file_compare(void *user, const void *from, size_t size) {
+    const unsigned char *byte = (const unsigned char *)from;
+    while (size > 0 && fgetc((FILE *)user) == *byte) byte++, size--;
+    return size > 0;
+}
+
+/* Whether the directory holds another file under one of their names, which nobody may lose unasked. tokenizer NULL: none is written. */
+static inline int kept_spares(const kept_files *k, const het_tokenizer *tokenizer, const char *option_name, const char *directory) {
+    char path[1024];
+    int64_t i;
+    for (i = 0; i < k->files + (tokenizer != NULL); i++) {
+        const char *name = i < k->files ? k->file[i].name : "tokenizer.json";
+        FILE *there = path_join(path, sizeof path, directory, name) && not_a_file(path) == NULL ? fopen(path, "rb") : NULL;
+        const het_writer writer = { file_compare, there, path };
+        int other;
+        if (there == NULL) continue;
+        other = (i < k->files ? file_compare(there, k->file[i].data, k->file[i].size) : het_tokenizer_write(tokenizer, &writer) != HET_OK) ||
+                fgetc(there) != EOF;
+        fclose(there);
+        if (other) return fail(BAD_INPUT, "%s %s: holds another %s: --overwrite puts what is written in its place", option_name, directory, name);
+    }
+    return 0;
+}
+
 static inline void kept_close(kept_files *k) {
     while (k->files > 0) free((void *)(uintptr_t)k->file[--k->files].data);
     free(k->config);

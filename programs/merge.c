@@ -76,6 +76,7 @@ static int run(merging *m, int argc, char **argv) {
     if ((status = kept_open(&m->kept, s->from.init, s->from.model, NULL, 1)) != 0) return status;
     if (m->kept.config == NULL) m->kept.config = experts_json(&m->model.experts, &m->model.desc.model, &m->kept.config_length);
     if ((status = loaded_own(&m->folder, &s->from, s->out, s->overwrite)) != 0) return status;
+    if (!s->overwrite && (status = kept_spares(&m->kept, NULL, "--out", s->out)) != 0) return status;
     m->model.desc.limits.max_tokens = m->model.desc.limits.max_sequences = m->model.desc.limits.max_micro_batches = 1;
     if ((status = loaded_create(&m->model, &s->from)) != 0) return status;
     result = het_adapter_merge(m->model.ctx, &error);

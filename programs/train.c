@@ -2523,8 +2523,14 @@ static int join_islands(job *j) {
 
 /* --overwrite: what another run left goes away. */
 static int prepare_out(job *j) {
-    if (j->process > 0 || j->out[0] == 0) return 0;
-    if (j->set.overwrite && !j->goes_on) folder_clear(j->out, 1);
+    const settings *s = &j->set;
+    int status = 0;
+    if (j->process > 0) return 0;
+    if (j->out[0] != 0 && !s->overwrite && !j->goes_on) status = kept_spares(&j->files, j->tokenizer, "--out", j->out);
+    if (status == 0 && s->export_to != NULL && !s->overwrite && !same_file(s->export_to, j->out))
+        status = kept_spares(&j->files, j->tokenizer, "--export", s->export_to);
+    if (status != 0 || j->out[0] == 0) return status;
+    if (s->overwrite && !j->goes_on) folder_clear(j->out, 1);
     return copy_tokenizer(j, "--out", j->out);
 }
 

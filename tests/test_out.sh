@@ -271,6 +271,24 @@ refuses '--out own: holds|--overwrite' train "${run[@]}" --steps 3 --out own
 refuses '--overwrite: not together with --resume' train --resume run --overwrite
 refuses '--overwrite: needs --out' train "${run[@]}" --overwrite
 untouched run "$old"
+"$programs/tokenize" --tokenizer words.json --train 270 --text text > out 2> err
+words=(--data text --tokenizer tok.json --model llama:layers=1,width=16,heads=1,context=16 --sequences 2 --evaluate-every 0 --quiet --devices cpu:1)
+does 'a run with a tokenizer' train "${words[@]}" --steps 1 --out worded
+for out in out export; do
+    rm -rf theirs && mkdir theirs && cp words.json theirs/tokenizer.json
+    refuses "--$out theirs: holds another tokenizer.json: --overwrite" train "${words[@]}" --steps 1 --$out theirs
+done
+refuses '--out theirs: holds another tokenizer.json: --overwrite' train --resume worded --out theirs --quiet
+refuses '--out theirs: holds another tokenizer.json: --overwrite' convert --init worded --out theirs
+cmp -s words.json theirs/tokenizer.json && [ "$(ls -A theirs)" = tokenizer.json ]
+report $? 'and it is as it was' "$(ls -A theirs)"
+cp -r run told && echo '{"eos_token_id": 7}' > told/generation_config.json && echo '{"eos_token_id": 8}' > theirs/generation_config.json
+refuses '--out theirs: holds another generation_config.json: --overwrite' merge --init told --adapter adapter --out theirs
+does 'but with --overwrite' convert --init told --out theirs --overwrite
+cmp -s told/generation_config.json theirs/generation_config.json
+report $? 'it is' "$(cat theirs/generation_config.json)"
+rm -rf theirs && mkdir theirs && cp tok.json theirs/tokenizer.json
+does 'and the same one may lie there' train "${words[@]}" --steps 1 --out theirs
 cp -r run again
 touch again/notes.txt
 does 'a new run in the place of an old one' train "${run[@]}" --init run --lora 2 --steps 1 --out again --overwrite
