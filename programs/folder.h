@@ -80,13 +80,17 @@ static inline int is_left_over(const char *name) {
     return is_step_name(name) || is_in_list(name, names) || ends_with(name, ".safetensors");
 }
 
-/* 1: it lies in the directory under a name that is written there, or read as a part of what is. directory NULL or "": there is none. */
+/* 1: it lies in the directory under a name that is written there, or read as a part of what is, or in a checkpoint there. directory NULL or "": there
+   is none. */
 static inline int is_own_file(const char *directory, const char *path) {
     static const char *const also[] = { "tokenizer.json", "generation_config.json", "hetrain.lock", NULL };
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    char folder[1024];
-    if (directory == NULL || directory[0] == 0 || (!is_left_over(name) && !is_in_list(name, also))) return 0;
+    char folder[1024], *last;
+    if (directory == NULL || directory[0] == 0) return 0;
     snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + (slash == path) : 1, slash != NULL ? path : ".");
+    last = strrchr(folder, '/');
+    if (is_step_name(last != NULL ? last + 1 : folder)) strcpy(last != NULL ? last : folder, last == NULL ? "." : last == folder ? "/" : "");
+    else if (!is_left_over(name) && !is_in_list(name, also)) return 0;
     return strcmp(folder, directory) == 0 || same_file(folder, directory);
 }
 

@@ -2436,13 +2436,14 @@ static int count_local(job *j) {
 /* It is no file of a directory that is read or filled, but for the log of --out. */
 static int check_place(const job *j, const named_path *to) {
     const settings *s = &j->set;
-    const folder_input read[] = { { "--init", s->init, 0 }, { "--init-adapter", s->init_adapter, 0 } };
+    const folder_input read[] = { { "--init", s->init, 0 }, { "--init-adapter", s->init_adapter, 0 },
+                                  { "--resume", j->saved != NULL ? j->saved->path : NULL, 0 } };
     const named_path filled[] = { { s->out != NULL ? "--out" : "--resume", j->out }, { "--export", s->export_to } };
     const int is_log = to->path != NULL && strcmp(to->option, "--log") == 0 && ends_with(to->path, "log.jsonl");
     struct stat about;
+    for (int i = 0; i < 3 - is_log && to->path != NULL && stat(to->path, &about) == 0; i++)
+        if (is_input(&read[i], &about)) return fail(BAD_INPUT, "%s %s: is a file of %s %s", to->option, to->path, read[i].option, read[i].path);
     for (int i = 0; i < 2 && to->path != NULL; i++) {
-        if (stat(to->path, &about) == 0 && is_input(&read[i], &about))
-            return fail(BAD_INPUT, "%s %s: is a file of %s %s", to->option, to->path, read[i].option, read[i].path);
         if (!is_log && is_own_file(filled[i].path, to->path))
             return fail(BAD_INPUT, "%s %s: %s %s writes a file of that name", to->option, to->path, filled[i].option, filled[i].path);
     }

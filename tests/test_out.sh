@@ -149,6 +149,15 @@ for name in hetrain.lock latest loss.svg tokenizer.json step-00000002; do
     refuses "--log folder/$name: --out folder writes a file of that name" train "${run[@]}" --steps 1 --out folder --log folder/$name
 done
 refuses '--save-plan run/log.jsonl: --resume run writes a file of that name' train --resume run --save-plan run/log.jsonl
+for out in '' '--out gone_on'; do
+    # shellcheck disable=SC2086
+    refuses '--trace run/step-00000002/state.json: is a file of --resume run/step-00000002' train --resume run $out --trace run/step-00000002/state.json
+done
+mkdir older && cp -r run/* older && cp -r run/step-00000002 older/step-00000001
+refuses '--trace older/step-00000001/state.json: --resume older writes a file of that name' train --resume older --trace older/step-00000001/state.json
+refuses '--log older/step-00000001/log: --out older writes a file' train "${run[@]}" --steps 1 --out older --overwrite --log older/step-00000001/log
+cmp -s run/step-00000002/state.json older/step-00000001/state.json
+report $? 'and the checkpoint is as it was'
 refuses '--trace weights/config.json: --export weights writes a file' train "${run[@]}" --steps 1 --export weights --trace weights/config.json
 for option in log trace save-profile; do
     refuses "--$option run/loss.svg: is a file of --init run" train "${run[@]}" --init run --steps 1 --$option run/loss.svg
