@@ -1267,6 +1267,7 @@ static void collect_options(const job *j, saved_options *o) {
     memset(o, 0, sizeof *o);
     for (int i = 0; i < OPTIONS; i++) {
         const char *value = option_is_saved(&options[i]) ? option_text(&j->set, &options[i], o->text[i], sizeof o->text[i]) : NULL;
+        if (options[i].offset == AT(shard) && j->set.shard == 0) continue; /* the plan's, which may be another one when the run goes on */
         if (value != NULL) saved_option(o, options[i].name + 2, value);
     }
     text = o->text[OPTIONS];
@@ -1481,6 +1482,16 @@ static int check_out(job *j) {
     return folder_take(&j->export_folder, &weights);
 }
 
+/* Of --shard and --shard-gradients what is typed counts, also where the checkpoint has the other. */
+static int choose_shard(job *j) {
+    settings *s = &j->set;
+    if (!j->typed[option_find(options, OPTIONS, "--shard", 7)]) return 0;
+    if (j->typed[option_find(options, OPTIONS, "--shard-gradients", 17)] && s->shard != HET_SHARD_GRADIENTS)
+        return fail(BAD_INPUT, "--shard-gradients: --shard says something else");
+    s->shard_gradients = 0;
+    return 0;
+}
+
 /* The command line comes on top of the options of the checkpoint. */
 static int configure_options(job *j, int argc, char **argv) {
     settings *s = &j->set;
@@ -1503,6 +1514,7 @@ static int configure_options(job *j, int argc, char **argv) {
         j->resumed_step = j->saved->step;
     } else if (s->force_resume) return fail(BAD_INPUT, "--force-resume: only with --resume");
     else if ((status = own_out(j)) != 0) return status;
+    if ((status = choose_shard(j)) != 0) return status;
     if (s->min_lr < 0) s->min_lr = s->lr / 10;
     if (s->min_lr > s->lr && (j->saved == NULL || s->force_resume)) return fail(BAD_INPUT, "--min-lr %g: above --lr %g", s->min_lr, s->lr);
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");

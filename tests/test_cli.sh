@@ -521,6 +521,16 @@ accepts 'resumed on one rank' train --data text --resume from --hash --quiet --d
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--feedback 0.5|the saved run has 1' train --data text --resume from --feedback 0.5
 refuses '--experts 4,2: the saved run has none' train --data text --resume from --experts 4,2
+refuses '--shard-gradients: --shard says something else' train --data text --shard weights --shard-gradients "${tiny[@]}"
+pair=(--devices cpu:1,cpu:1 --quiet)
+accepts 'a plan that divides weights' train --data text --steps 2 --micro-batches 2 --shard weights --save-plan divided.json "${pair[@]}" "${tiny[@]}"
+accepts 'a run that follows it' train --data text --steps 2 --micro-batches 2 --schedule-lr constant --plan divided.json --out divided "${pair[@]}" "${tiny[@]}"
+accepts 'and goes on with it' train --resume divided --steps 3 --plan divided.json --save-plan resumed.json "${pair[@]}"
+same 'divides them still' divided.json resumed.json
+accepts 'and with gradients divided' train --resume divided --steps 4 --plan dp --shard-gradients --save-plan resumed.json "${pair[@]}"
+report "$(grep -q '"shard": "gradients"' resumed.json; echo $?)" 'as the plan says' "$(cat resumed.json)"
+accepts 'and with weights divided' train --resume divided --steps 5 --plan dp --shard weights --save-plan resumed.json "${pair[@]}"
+same 'as the option says' divided.json resumed.json
 refuses 'adamw predicts none with feedback' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 8 --feedback 1 \
     --model llama:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1
 refuses 'predicts no block of several ranks' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 4 \
