@@ -256,7 +256,10 @@ static inline int layout_links(layout *l, const char *list) {
 static inline int schedule_is_unknown(const het_error *error, const char *schedule) {
     static const char says[] = "unknown schedule '";
     const char *at = schedule != NULL ? strstr(error->text, says) : NULL;
-    return at != NULL && strncmp(at + strlen(says), schedule, strlen(schedule)) == 0 && at[strlen(says) + strlen(schedule)] == '\'';
+    int i = 0; /* the error has the first 63 characters, with ? in the place of those that are not printed */
+    if (at == NULL) return 0;
+    for (at += strlen(says); i < 63 && schedule[i] != 0 && (at[i] == schedule[i] || at[i] == '?'); i++) {}
+    return (i == 63 || schedule[i] == 0) && at[i] == '\'';
 }
 
 /* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. whole: 1:

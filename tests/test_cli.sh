@@ -165,6 +165,8 @@ done
 refuses '--model gpt2:wi=2|dropout lora_rank' train --data text --model gpt2:wi=2 # all keys
 refuses 'lora_rank=2|--lora' train --data text --model gpt2:tiny,lora_rank=2 --steps 1 # on weights that nothing would keep
 refuses "--schedule text: unknown schedule|; a file's name ends in .csv" train --data text --schedule text "${tiny[@]}"
+lists=$(printf './%.0s' $(seq 40))text
+refuses "--schedule $lists: unknown schedule|; a file's name ends in .csv" train --data text --schedule "$lists" "${tiny[@]}"
 refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 --devices cpu:1,cpu:1 "${tiny[@]}"
 refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
 echo '{' > tp2
