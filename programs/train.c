@@ -398,9 +398,17 @@ static int weights_from_root(job *j) {
     return 0;
 }
 
+/* What --lora-target would say. */
+static void name_targets(job *j) {
+    static const char *const names[] = { "q", "k", "v", "o", "gate", "up", "down" };
+    for (int i = 0; i < 7; i++)
+        if (j->desc.model.lora_targets >> i & 1)
+            snprintf(j->targets + strlen(j->targets), sizeof j->targets - strlen(j->targets), "%s%s", j->targets[0] != 0 ? "," : "", names[i]);
+    j->set.lora_target = j->targets;
+}
+
 /* --lora, or what --init-adapter has. */
 static int configure_adapter(job *j) {
-    static const char *const names[] = { "q", "k", "v", "o", "gate", "up", "down" };
     settings *s = &j->set;
     het_model_desc *m = &j->desc.model;
     het_error error = { HET_OK, "" };
@@ -412,10 +420,8 @@ static int configure_adapter(job *j) {
         if (s->resume != NULL || s->init == NULL) return fail(BAD_INPUT, "--init-adapter: needs --init, and not together with --resume");
         if (s->lora != 0 || s->lora_alpha > 0 || s->lora_target != NULL) return fail(BAD_INPUT, "--init-adapter: not together with --lora...");
         if ((status = adapter_model("--init-adapter", s->init_adapter, m, NULL, 0)) != 0) return status;
-        s->lora = m->lora_rank, s->lora_alpha = (double)m->lora_alpha, s->lora_target = j->targets;
-        for (int i = 0; i < 7; i++)
-            if (m->lora_targets >> i & 1)
-                snprintf(j->targets + strlen(j->targets), sizeof j->targets - strlen(j->targets), "%s%s", j->targets[0] != 0 ? "," : "", names[i]);
+        s->lora = m->lora_rank, s->lora_alpha = (double)m->lora_alpha;
+        name_targets(j);
         return weights_from_root(j);
     }
     if (s->lora == 0) {
@@ -429,7 +435,11 @@ static int configure_adapter(job *j) {
     m->lora_targets = s->lora_target != NULL ? adapter_targets(s->lora_target) : 0;
     if (s->lora_target != NULL && m->lora_targets == 0)
         return fail(BAD_INPUT, "--lora-target %s: a list of q, k, v, o, gate, up, down, or all", s->lora_target);
-    return het_model_complete(m, &error) == HET_OK ? weights_from_root(j) : fail(BAD_INPUT, "--lora: %s", error.text);
+    if (het_model_complete(m, &error) != HET_OK && s->lora_target != NULL)
+        return fail(BAD_INPUT, "--lora-target %s: %s", s->lora_target, error.text);
+    if (error.code != HET_OK) return fail(BAD_INPUT, "--lora: %s", error.text);
+    if (s->lora_target == NULL) name_targets(j); /* a run that goes on must have the same */
+    return weights_from_root(j);
 }
 
 /* The model of the checkpoint. */

@@ -184,7 +184,10 @@ refuses '--lora-target|w' train --data text --init t --lora 2 --lora-target q,w 
 refuses '--lora-target|--lora' train --data text --init t --lora-target q "${run[@]}"
 refuses '--lora-alpha|--lora' train --data text --init t --lora-alpha 2 "${run[@]}"
 does 'a GPT-2' train --data text --model gpt2:layers=1,width=32,heads=2,context=24 --steps 1 --out g "${run[@]}"
-refuses '--lora|q, k and v' train --data text --init g --lora 2 --lora-target q "${run[@]}"
+refuses '--lora-target q: |q, k and v' train --data text --init g --lora 2 --lora-target q "${run[@]}"
+does 'factors of q and v, unasked' train --data text --init t --lora 2 --steps 1 --out unasked "${run[@]}"
+refuses '--lora-target q: the saved run has q,v|--force-resume' train --resume unasked --lora-target q --quiet
+does 'which may be said' train --resume unasked --lora-target q,v --quiet
 refuses '--lora|--init FILE|DIR' train --data text --model llama:layers=1,width=32 --lora 2 "${run[@]}"
 refuses '--init-adapter|--init' train --data text --init-adapter l "${run[@]}"
 refuses '--init-adapter|--lora' train --data text --init t --init-adapter l --lora 3 "${run[@]}"
