@@ -58,8 +58,8 @@ static inline int loaded_open(loaded *l, const loaded_options *o) {
     if (status != 0 || l->tokenizer == NULL) return status;
     het_tokenizer_get_info(l->tokenizer, &info);
     if (info.vocab <= l->desc.model.vocab) return 0;
-    return fail(BAD_INPUT, "--tokenizer: %lld ids, the vocabulary of --init %s is %lld", (long long)info.vocab, o->init,
-                (long long)l->desc.model.vocab);
+    return fail(BAD_INPUT, "%s %s: %lld ids, the model's vocabulary is %lld", o->tokenizer != NULL ? "--tokenizer" : "--init",
+                o->tokenizer != NULL ? o->tokenizer : path, (long long)info.vocab, (long long)l->desc.model.vocab);
 }
 
 /* --out DIR for a model made of this one. */

@@ -376,17 +376,19 @@ static int configure_tokenizer(job *j) {
     const settings *s = &j->set;
     het_model_desc *m = &j->desc.model;
     const char *beside = j->saved != NULL ? j->saved->path : s->init;
+    const char *name = s->tokenizer != NULL ? "--tokenizer" : s->resume != NULL ? "--resume" : "--init";
     char path[PATH_SIZE];
     het_tokenizer_info info;
     int status = 0;
-    if (s->tokenizer != NULL) status = tokenizer_open("--tokenizer", s->tokenizer, &j->tokenizer, NULL);
+    if (s->tokenizer != NULL) status = tokenizer_open(name, s->tokenizer, &j->tokenizer, NULL);
     else if (beside != NULL && beside_weights(beside, "tokenizer.json", path, sizeof path))
-        status = tokenizer_open(s->resume != NULL ? "--resume" : "--init", path, &j->tokenizer, j->unread);
+        status = tokenizer_open(name, path, &j->tokenizer, j->unread);
     if (status != 0 || j->tokenizer == NULL) return status;
     het_tokenizer_get_info(j->tokenizer, &info);
     if (beside == NULL && m->vocab == 256 && (s->model == NULL || strstr(s->model, "vocab=") == NULL)) m->vocab = info.vocab;
     if (info.vocab <= m->vocab) return 0;
-    return fail(BAD_INPUT, "--tokenizer: %lld ids, the model's vocabulary is %lld", (long long)info.vocab, (long long)m->vocab);
+    return fail(BAD_INPUT, "%s %s: %lld ids, the model's vocabulary is %lld", name, s->tokenizer != NULL ? s->tokenizer : path,
+                (long long)info.vocab, (long long)m->vocab);
 }
 
 /* A checkpoint may be resumed from another directory than the run was started in. */

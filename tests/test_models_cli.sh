@@ -37,6 +37,11 @@ same 'has the same weights' t/model.safetensors t3/model.safetensors
 does 'a checkpoint finds the tokenizer above it' generate --init t3/step-00000006 --tokens 2
 refuses '--tokenizer|330 ids|256' train --data text --tokenizer tok.json --model llama:vocab=256,layers=1 "${run[@]}"
 refuses 'nothere.json' generate --init t --tokenizer nothere.json
+cp -r "$oracle/llama" more && cp tok.json more
+mv more/tok.json more/tokenizer.json
+refuses '--init more/tokenizer.json: 330 ids, the model' train --data text --init more "${run[@]}"
+refuses '--init more/tokenizer.json: 330 ids, the model' generate --init more --tokens 1
+refuses '--tokenizer tok.json: 330 ids, the model' evaluate --init "$oracle/llama" --data text --tokenizer tok.json
 mkdir -p odd/model.safetensors && cp t/config.json odd
 refuses '--init odd/model.safetensors: is a directory' generate --init odd --tokens 1
 refuses 'needs a tokenizer' generate --init t2 --tokens 3
