@@ -1569,6 +1569,7 @@ static int check_idle_options(const job *j) {
         { automatic, "--recompute --store --slice-tokens", "with --plan auto, which decides who recomputes or stores, and cuts evenly" },
         { automatic, "--backward", "with --plan auto, whose schedules say what is split" },
         { j->out[0] == 0, "--keep", "without --out" },
+        { s->init == NULL && s->resume == NULL, "--allow-nonfinite", "without --init or --resume" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },

@@ -670,6 +670,7 @@ refuses '--profile|--plan auto, --schedule timed or --adapt' train --data text -
 refuses '--plan-seconds|--plan auto' train --data text --plan-seconds 3 "${tiny[@]}"
 refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 "${tiny[@]}"
 refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 --devices cpu:1,cpu:1 --plan pp "${tiny[@]}"
+refuses '--allow-nonfinite: has no effect without --init or --resume' train --data text --allow-nonfinite "${tiny[@]}"
 refuses '--local-loss: has no effect' train --data text --local-loss 3 "${tiny[@]}"
 refuses '--recompute|--plan auto' train --data text --recompute --plan auto "${tiny[@]}"
 refuses '--slices 2|gap|has 1' train --data text --slices 2 --plan one_gap.json "${tiny[@]}"
