@@ -1740,6 +1740,11 @@ static int write_curve(job *j) {
     const char *name = strrchr(j->set.data, '/');
     snprintf(title, sizeof title, "%s, %.3g M parameters, %lld tokens a step", name != NULL ? name + 1 : j->set.data,
              1e-6 * (double)j->memory.parameters, (long long)(j->feed.sequences * j->set.length));
+    for (char *c = title; *c != 0; c++) { /* what is not UTF-8 would be no XML */
+        const int size = utf8_length((const unsigned char *)c, 4);
+        if (size < 1) *c = '?';
+        else c += size - 1;
+    }
     if (!path_join(path, sizeof path, j->out, "loss.svg")) return fail(BAD_INPUT, "--out: path too long");
     if ((status = target_open(&t, "--out", path)) != 0) return status;
     curve_svg(t.file, title, &j->training_curve, &j->validation_curve);

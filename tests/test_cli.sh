@@ -336,6 +336,9 @@ PY
     python3 -c 'import json; name = json.loads(open(b"lat\xefn/log.jsonl", encoding="utf-8").readline())["options"]["data"]
 assert name == "caf? \u00e9 \"\n", name; assert json.load(open("out", encoding="utf-8"))["files"][0]["file"] == "lat?n/model.safetensors"' > py 2>&1
     report $? 'is named in a log that is' "$(tail -n 3 py)"
+    python3 -c 'from xml.dom.minidom import parse; text = parse(open(b"lat\xefn/loss.svg", "rb")).documentElement.toxml()
+assert "caf? \u00e9" in text, text' > py 2>&1
+    report $? 'and in a picture that is' "$(tail -n 1 py)"
 fi
 
 if command -v taskset > /dev/null; then
