@@ -1457,13 +1457,14 @@ static int check_way_on(const job *j) {
     return check_fixed_options(j);
 }
 
-/* The run's directory: that of --resume, or the one above a checkpoint. */
+/* The run's directory: that of --resume, or the one above a checkpoint. A run may have such a name, too. */
 static void out_of_resume(job *j) {
-    char *last;
+    char *last, state[PATH_SIZE + 16];
     snprintf(j->out, sizeof j->out, "%s", j->set.resume);
     for (size_t length = strlen(j->out); length > 1 && j->out[length - 1] == '/'; length--) j->out[length - 1] = 0;
     last = strrchr(j->out, '/');
-    if (!is_step_name(last != NULL ? last + 1 : j->out)) return;
+    snprintf(state, sizeof state, "%s/state.json", j->out);
+    if (!is_step_name(last != NULL ? last + 1 : j->out) || access(state, F_OK) != 0) return;
     if (last == NULL) snprintf(j->out, sizeof j->out, ".");
     else *last = 0;
 }

@@ -310,6 +310,9 @@ mkdir begun && echo '{"hetrain":"0.1.0"}' > begun/log.jsonl
 refuses '--out begun: holds log.jsonl of an earlier run|--overwrite|--resume' train "${run[@]}" --steps 1 --out begun
 mkdir started && : > started/log.jsonl
 does 'a run where one ended before its first line' train "${run[@]}" --steps 1 --out started
+does 'a run whose directory is named as a checkpoint' train "${run[@]}" --steps 2 --out stages/step-1
+does 'goes on there' train --resume stages/step-1/ --steps 3 --force-resume --quiet
+holds 'and not in the directory above' "$(echo stages/* stages/step-1/step-*3/state.json)" 'stages/step-1 stages/step-1/step-00000003/state.json'
 does 'a run that goes on elsewhere' train --resume run --out elsewhere --quiet
 does 'factors into weights' merge --init run --adapter adapter --out whole
 refuses '--out whole: holds|--overwrite' merge --init run --adapter adapter --out whole
