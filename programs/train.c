@@ -1483,9 +1483,10 @@ static int own_out(job *j) {
 static int check_out(job *j) {
     const settings *s = &j->set;
     const folder_input inputs[] = { { "--init", s->init != NULL ? s->init : j->weights, 1 }, { "--model", s->model, 1 },
-                                    { "--init-adapter", s->init_adapter, 1 }, { "--data", s->data, 0 }, { "--val", s->val, 0 } };
+                                    { "--init-adapter", s->init_adapter, 1 }, { "--data", s->data, 0 }, { "--val", s->val, 0 },
+                                    { "--resume", j->saved != NULL ? j->saved->path : NULL, 1 } };
     folder_wish out = { "--out", j->out, inputs, 5, s->overwrite != 0, j->goes_on, 1 },
-                weights = { "--export", s->export_to, inputs, 5, s->overwrite != 0, 0, 0 };
+                weights = { "--export", s->export_to, inputs, 6, s->overwrite != 0, 0, 0 };
     int status = 0;
     if (s->overwrite && s->export_to == NULL && (j->goes_on || j->out[0] == 0))
         return fail(BAD_INPUT, "--overwrite: %s", j->goes_on ? "not together with --resume, which goes on where it is" : "needs --out DIR");

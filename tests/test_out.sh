@@ -156,6 +156,7 @@ done
 mkdir older && cp -r run/* older && cp -r run/step-00000002 older/step-00000001
 refuses '--trace older/step-00000001/state.json: --resume older writes a file of that name' train --resume older --trace older/step-00000001/state.json
 refuses '--log older/step-00000001/log: --out older writes a file' train "${run[@]}" --steps 1 --out older --overwrite --log older/step-00000001/log
+refuses '--export run/step-00000002: is the directory of --resume run/step-00000002' train --resume run --export run/step-00000002 --overwrite
 cmp -s run/step-00000002/state.json older/step-00000001/state.json
 report $? 'and the checkpoint is as it was'
 refuses '--trace weights/config.json: --export weights writes a file' train "${run[@]}" --steps 1 --export weights --trace weights/config.json
