@@ -115,7 +115,7 @@ static inline int is_input(const folder_input *in, const struct stat *about) {
 static inline int is_input_directory(const folder_input *in, const char *path) {
     char places[2][1024];
     int i;
-    if (in->path == NULL || !in->whole) return 0;
+    if (in->path == NULL) return 0;
     if (is_directory(in->path)) return same_file(in->path, path);
     if (access(in->path, F_OK) != 0 || (size_t)snprintf(places[0], sizeof places[0], "%s", in->path) >= sizeof places[0] ||
         follow_links(in->path, places[1], sizeof places[1]) != 0) return 0;
@@ -157,7 +157,7 @@ static inline int folder_check(const folder_wish *w) {
     int i, bad, status = 0;
     if (stat(w->path, &about) == 0 && !S_ISDIR(about.st_mode)) return fail(BAD_INPUT, "%s %s: not a directory", w->option, w->path);
     for (i = 0; i < w->inputs; i++)
-        if (is_input_directory(&w->input[i], w->path))
+        if (w->input[i].whole && is_input_directory(&w->input[i], w->path))
             return fail(BAD_INPUT, "%s %s: is the directory of %s %s, which is not written over", w->option, w->path, w->input[i].option,
                         w->input[i].path);
     directory = opendir(w->path);
@@ -170,7 +170,7 @@ static inline int folder_check(const folder_wish *w) {
                                      "file", w->option, w->path, name, bad > 0 ? strerror(bad) : "no regular file");
         if (stat(path, &about) != 0) continue;
         for (i = 0; i < w->inputs && status == 0 && (left || ends_with(name, ".json")); i++)
-            if (is_input(&w->input[i], &about))
+            if (is_input(&w->input[i], &about) || (w->runs && !w->goes_on && is_step_name(name) && is_input_directory(&w->input[i], path)))
                 status = fail(BAD_INPUT, "%s %s: its %s is a file of %s %s, which is not written over", w->option, w->path, name, w->input[i].option,
                               w->input[i].path);
         if (status == 0 && S_ISREG(about.st_mode) && is_foreign(name, path) && !(w->goes_on && is_in_list(name, own)))

@@ -299,6 +299,13 @@ cmp -s told/generation_config.json theirs/generation_config.json
 report $? 'it is' "$(cat theirs/generation_config.json)"
 rm -rf theirs && mkdir theirs && cp tok.json theirs/tokenizer.json
 does 'and the same one may lie there' train "${words[@]}" --steps 1 --out theirs
+cp -r run begin && cp text begin/step-00000002
+refuses '--out begin: its step-00000002 is a file of --init begin/step-00000002/model.safetensors' train "${run[@]}" --steps 1 \
+    --init begin/step-00000002/model.safetensors --out begin --overwrite
+refuses '--out begin: its step-00000002 is a file of --data begin/step-00000002/text' train --data begin/step-00000002/text "${tiny[@]}" --steps 1 \
+    --out begin --overwrite
+report "$([ -s begin/step-00000002/model.safetensors ] && [ -s begin/step-00000002/text ]; echo $?)" 'both are there still' "$(ls begin/*)"
+does 'what takes no checkpoint away may begin with one' convert --init begin/step-00000002/model.safetensors --out begin --overwrite
 cp -r run again
 touch again/notes.txt
 does 'a new run in the place of an old one' train "${run[@]}" --init run --lora 2 --steps 1 --out again --overwrite
