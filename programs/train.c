@@ -1517,6 +1517,8 @@ static int configure_options(job *j, int argc, char **argv) {
     if (s->resume != NULL) {
         if (s->model != NULL) return fail(BAD_INPUT, "--model: not together with --resume, which takes the model and weights from DIR");
         if ((status = own_out(j)) != 0 || (status = find_saved(s->resume, &j->saved)) != 0) return status;
+        if (same_file(j->saved->path, j->out))
+            return fail(BAD_INPUT, "--resume %s: a checkpoint, which the run would write over; --out DIR says where it goes on", s->resume);
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;

@@ -840,7 +840,7 @@ body = body[:begin] + b'"config.json":{"size":0,"xxh64":[]' + body[end:]
 open("hollow/state.json", "wb").write(body + b',\n"checksum":"%016x"}\n' % xxh64(body))
 PY
     report $? 'the checksum of state.json is the XXH64 of what is before it'
-    refuses '--resume hollow: byte 0' train --data text --resume hollow
+    refuses '--resume hollow: byte 0' train --data text --resume hollow --out hollow2
 else
     leave_out 'python3 is missing: an empty config.json with its checksum'
 fi

@@ -321,6 +321,13 @@ does 'a run where one ended before its first line' train "${run[@]}" --steps 1 -
 does 'a run whose directory is named as a checkpoint' train "${run[@]}" --steps 2 --out stages/step-1
 does 'goes on there' train --resume stages/step-1/ --steps 3 --force-resume --quiet
 holds 'and not in the directory above' "$(echo stages/* stages/step-1/step-*3/state.json)" 'stages/step-1 stages/step-1/step-00000003/state.json'
+cp -r run/step-00000002 best && old=$(sums best)
+for way in best run/step-00000002/. 'best --out best' 'run/step-00000002 --out run/step-00000002 --overwrite'; do
+    # shellcheck disable=SC2086
+    refuses "--resume ${way%% *}: a checkpoint, which the run would write over; --out DIR" train --force-resume --steps 3 --quiet --resume $way
+done
+untouched best "$old"
+does 'a checkpoint of another name goes on elsewhere' train --resume best --force-resume --steps 3 --quiet --out best2
 does 'a run that goes on elsewhere' train --resume run --out elsewhere --quiet
 does 'factors into weights' merge --init run --adapter adapter --out whole
 refuses '--out whole: holds|--overwrite' merge --init run --adapter adapter --out whole
