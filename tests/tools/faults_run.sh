@@ -1,9 +1,9 @@
 # Sourced by the scripts that plant bugs, which define try(): it gets a directory and leaves there `wrong`, why the bug in it was not caught, or
-# `caught`, by what. Tries all directories $work/NNN, as many at once as there are processors; prints TAP, and last "N faults, N caught".
+# `caught`, by what. Tries all directories $work/NNN, as many at once as JOBS says or there are processors; prints TAP, and last "N faults, N caught".
 shopt -s nullglob
 for d in "$work"/[0-9]*; do
     try "$d" &
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
 done
 wait
 
