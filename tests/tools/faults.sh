@@ -167,7 +167,7 @@ try() {
     elif until_failure "$d/program" "$d/out" "$(cat "$d/test")"; then
         echo "not caught by $suite $(cat "$d/test")" > "$d/wrong"
     else
-        grep '^not ok' "$d/out" | sed 's/^not ok [0-9]* - //' | paste -sd' ' | cut -c1-150 > "$d/caught"
+        sed -n 's/^not ok [0-9]* - //p' "$d/out" | tr '\n' ' ' | cut -c1-150 > "$d/caught"
         [ -s "$d/caught" ] || echo "ended early: $(tail -n 1 "$d/out" | cut -c1-100)" > "$d/caught"
     fi
     if [ -f "$d/caught" ]; then
